@@ -1,4 +1,4 @@
-"""Files that appear whole, or not at all."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["atomic_file", "flush_directory"]
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[BinaryIO]:
-    """Write a file; a former version stays until all of the new one is on the disk.
+    """Write a file; the old version stays until all of the new one is on the disk.
 
     Raises:
         OSError: It cannot be written.
@@ -23,7 +23,7 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
     try:
         with temporary.open("wb") as file:
             yield file
-            # On the disk before it has the name: else a crash of the machine may leave an empty
+            # To the disk before the renaming: otherwise a crash of the machine can leave an empty
             # file.
             file.flush()
             os.fsync(file.fileno())
@@ -33,7 +33,7 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def flush_directory(directory: Path) -> None:
-    """Bring the names in a directory to the disk: else a crash of the machine may undo some."""
+    """Flush a directory's entries to the disk, so that a crash of the machine undoes none."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Columns by their names, whatever characters these have."""
+"""Columns by name, with any characters."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["quoted"]
 
 
 def quoted(name: str) -> Column:
-    """Return a column by its name; a dot in it would otherwise lead into a structure."""
+    """Return a column by its name; unquoted, a dot would select a member of a structure."""
     return f.col("`" + name.replace("`", "``") + "`")

@@ -1,16 +1,16 @@
-"""Commits of a streaming query: what is kept and what has been made, by the id of the batch.
+"""Commits of a streaming query: its state and its results, by the id of the batch.
 
-    commits/000000000042.json    the last commit: the state after a batch, and which files hold it
-    state/                       these files; each kind of state has a name for it
+    commits/000000000042.json    the last commit: the state after a batch, and its files
+    state/                       these files; each kind of state has its own name for it
     results/batch=7/             results of batch 7
-    staging/                     results of batches that are not committed
+    staging/                     results of uncommitted batches
     checkpoint/                  Spark's offsets
 
-A batch is committed at the moment at which its commit gets its name, and state and results with it.
-Whatever else a process leaves behind when it dies is repeated or removed by the next one.
+A batch, with its state and its results, is committed when its commit file gets its name. The next
+process repeats or removes anything else that a dead process left.
 
-Names count on. A process that begins gives the last commit the next name as well, before it removes
-anything: one that still works elsewhere finds the name taken, and can commit no more.
+Names are numbered. A process that starts also gives the last commit the next name, before it
+removes anything: a process that still runs elsewhere finds the name taken, and cannot commit.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ from spark_jobs.atomic_file import flush_directory
 
 __all__ = ["BatchCommit", "CommitDirectory", "StateBusy", "StateMismatch"]
 
-_ATTEMPTS: Final = 16
-"""So often is the last commit sought while others commit, or take over."""
+_MAX_ATTEMPTS: Final = 16
+"""How many times to look for the last commit while others commit or take over."""
 
 
 class StateMismatch(ValueError):
-    """State is not that of Spark's checkpoint, of what is to be executed, or of this version."""
+    """The state does not match Spark's checkpoint, the job or the version."""
 
 
 class StateBusy(RuntimeError):
-    """Another process executes what a directory is the state of."""
+    """Another process uses the state."""
 
 
 class BatchCommit(Protocol):
-    """The state after a batch; made without arguments, the one before the first batch."""
+    """The state after a batch; without arguments, the state before the first batch."""
 
     @property
     def batch(self) -> int:
-        """The batch's id; -1 before the first one."""
+        """The id of the batch; -1 before the first one."""
 
     @property
     def attempt(self) -> str:
-        """Which of the batch's executions this was."""
+        """The id of the batch's execution."""
 
     @property
     def has_results(self) -> bool:
-        """Whether the batch had any."""
+        """Whether the batch had results."""
 
     @property
     def files(self) -> frozenset[str]:
-        """The files that hold the state, as paths below its directory."""
+        """The files of the state, as paths below its directory."""
 
     def to_json(self) -> dict[str, Any]: ...
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Raises `StateMismatch` if it is of another version."""
+        """Raises `StateMismatch` if it has another version."""
 
 
 CommitT = TypeVar("CommitT", bound=BatchCommit)
 
 
 class CommitDirectory(Generic[CommitT]):
-    """A directory that all processes of Spark can reach.
+    """A directory that all of Spark's processes can access.
 
     Args:
         commits: The type of its commits.
@@ -93,15 +93,15 @@ class CommitDirectory(Generic[CommitT]):
     def locked(self) -> Iterator[None]:
         """Exclude other processes, and finish what the last one left.
 
-        One on this machine excludes this one. One elsewhere, where the lock is not seen, cannot
-        commit from now on.
+        A process on this machine excludes this one. A process elsewhere, where the lock has no
+        effect, cannot commit from now on.
 
         Raises:
-            StateBusy: There is one on this machine, or others take over again and again.
-            StateMismatch: The last commit is of another version.
+            StateBusy: Another process runs on this machine, or others take over repeatedly.
+            StateMismatch: The last commit has another version.
         """
-        for each in (self._commits, self.results):
-            each.mkdir(parents=True, exist_ok=True)
+        for folder in (self._commits, self.results):
+            folder.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("w") as file:
             try:
                 flock(file, LOCK_EX | LOCK_NB)
@@ -114,15 +114,15 @@ class CommitDirectory(Generic[CommitT]):
         """Return the last commit.
 
         Raises:
-            StateMismatch: It is of another version.
+            StateMismatch: It has another version.
         """
         return self._read(max(self._numbers(), default=-1))
 
     def is_next(self, batch: int, last: CommitT) -> bool:
-        """Whether a batch follows the last commit; False: it is committed already.
+        """Whether a batch follows the last commit; False: it is the last commit.
 
         Raises:
-            StateMismatch: It is another one.
+            StateMismatch: It is any other batch.
         """
         if batch not in (last.batch, last.batch + 1):
             raise StateMismatch(
@@ -132,7 +132,7 @@ class CommitDirectory(Generic[CommitT]):
         return batch != last.batch
 
     def staging(self, batch: int, attempt: str) -> Path:
-        """Return where an execution of a batch writes results."""
+        """Return the directory to which an execution of a batch writes results."""
         return self._staging / f"{batch}-{attempt}"
 
     def commit(self, commit: CommitT, before: CommitT) -> None:
@@ -140,7 +140,7 @@ class CommitDirectory(Generic[CommitT]):
 
         Raises:
             StateMismatch: Another process has taken over; it has committed the batch, or will.
-            OSError: It could not be written; the commit before is still the last one.
+            OSError: It could not be written; the previous commit is still the last one.
         """
         if not self._append(commit):
             raise StateMismatch(
@@ -149,48 +149,48 @@ class CommitDirectory(Generic[CommitT]):
             )
         self.publish(commit)
         self._remove(before.files - commit.files)
-        # The commit before stays, so that whoever lists names meanwhile sees one of the two.
+        # The previous commit stays, so that concurrent listings see one of the two.
         self._path(self._number - 2).unlink(missing_ok=True)
 
     def publish(self, commit: CommitT) -> None:
-        """Give the results of a commit their name, if they have another one still.
+        """Rename the results of a commit to their final name, unless they have it.
 
         Raises:
-            StateMismatch: There are none.
+            StateMismatch: They are missing.
         """
         if not commit.has_results:
             return
-        published = self.results / f"batch={commit.batch}"
+        target = self.results / f"batch={commit.batch}"
         try:
-            self.staging(commit.batch, commit.attempt).rename(published)
+            self.staging(commit.batch, commit.attempt).rename(target)
         except FileNotFoundError:
-            if not published.exists():
+            if not target.exists():
                 raise StateMismatch(f"results of batch {commit.batch} are missing") from None
 
     def _take_over(self) -> None:
-        """Finish the last commit, and remove what executions that were not committed have left.
+        """Finish the last commit, and remove files of uncommitted executions.
 
-        Only what was there before the name is taken is removed: what others write comes later.
+        Only files listed before the name was taken are removed: other processes write later ones.
         """
         files, staged = set(self._kept_files()), list(self._staging.glob("*"))
         temporary = list(self._commits.glob(".*"))
         last = self._take_name()
-        # Readers may have removed results that had their name already.
+        # Readers may have removed results that had their final name.
         with suppress(StateMismatch):
             self.publish(last)
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
-        # State is merged and dropped, which bounds the number of its files.
+        # Merging and dropping state bounds the number of its files.
         self._remove(files - last.files)
-        former = [self._path(each) for each in self._numbers() if each < self._number - 1]
+        former = [self._path(number) for number in self._numbers() if number < self._number - 1]
         for path in (*temporary, *former):
             path.unlink(missing_ok=True)
 
     def _take_name(self) -> CommitT:
         """Give the last commit the next name, and return it."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             self._number = max(self._numbers(), default=-1)
-            # Not found: others have gone on since.
+            # Not found: others have committed since.
             with suppress(FileNotFoundError):
                 last = self._read(self._number)
                 if self._append(last):
@@ -198,7 +198,7 @@ class CommitDirectory(Generic[CommitT]):
         raise StateBusy(f"other processes work on the state {self.root}")
 
     def _append(self, commit: CommitT) -> bool:
-        """Give a commit the next name; False: another process has it, or a later one."""
+        """Give a commit the next name; False: another process has taken it, or a later one."""
         path = self._path(self._number + 1)
         temporary = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
@@ -206,32 +206,32 @@ class CommitDirectory(Generic[CommitT]):
                 file.write(orjson.dumps(commit.to_json()))
                 file.flush()
                 os.fsync(file.fileno())
-            # A link, unlike a renaming, fails if the name is taken.
+            # A link, unlike a rename, fails if the name is taken.
             os.link(temporary, path)
             flush_directory(self._commits)
         except (FileExistsError, FileNotFoundError):
-            # Not found: whoever has taken over has removed the temporary file.
+            # Not found: the process that took over has removed the temporary file.
             return False
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
         self._number += 1
-        # Names are removed in the end, so one that was taken long ago may be free again.
+        # Old names are removed, so a name that was taken long ago can be free again.
         return max(self._numbers(), default=-1) == self._number
 
     def _kept_files(self) -> Iterator[str]:
-        for each in self.kept.rglob("*"):
-            if each.is_file():
-                yield str(each.relative_to(self.root))
+        for file in self.kept.rglob("*"):
+            if file.is_file():
+                yield str(file.relative_to(self.root))
 
     def _remove(self, paths: frozenset[str] | set[str]) -> None:
-        for each in paths:
-            path = self.root / each
+        for name in paths:
+            path = self.root / name
             path.unlink(missing_ok=True)
-            # Directories below that of the state go with their last file.
+            # Directories below the state's are removed with their last file.
             with suppress(OSError):
-                for above in path.parents[: -len(self.kept.parents) - 1]:
-                    above.rmdir()
+                for parent in path.parents[: -len(self.kept.parents) - 1]:
+                    parent.rmdir()
 
     def _read(self, number: int) -> CommitT:
         if number < 0:
@@ -239,7 +239,7 @@ class CommitDirectory(Generic[CommitT]):
         return self._type.from_json(orjson.loads(self._path(number).read_bytes()))
 
     def _numbers(self) -> set[int]:
-        return {int(each.stem) for each in self._commits.glob("[0-9]*.json")}
+        return {int(path.stem) for path in self._commits.glob("[0-9]*.json")}
 
     def _path(self, number: int) -> Path:
         return self._commits / f"{number:012d}.json"

@@ -1,4 +1,4 @@
-"""The process that Spark forks its Python workers from: what tasks import is there already."""
+"""The process from which Spark forks its Python workers, with the modules of tasks imported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def forget_archives() -> None:
-    """Import PySpark from where it is installed, not from the archives in it.
+    """Import PySpark from its installation, not from the archives in it.
 
-    Spark puts those before it on the path: PySpark, Py4J, and a JAR. Before each task a worker
-    invalidates the caches of all importers; that of an archive reads its whole list of files then,
-    a quarter of a second of processor time in all.
+    Spark puts its archives first on the path: PySpark, Py4J, and a JAR. Before each task a worker
+    invalidates the caches of all importers; an archive's importer then reads its list of files,
+    which costs a quarter of a second of processor time in all.
     """
     installed = {Path(entry, "pyspark") for entry in sys.path}
     for entry in tuple(sys.path):
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     forget_archives()
     for name in ("numba", "pandas", "pyarrow.compute", "pyarrow.parquet"):
         import_module(name)
-    # A worker collects garbage after each task, and need not walk what it shares with all others.
+    # A worker collects garbage after each task; frozen objects, shared by all workers, are skipped.
     gc.collect()
     gc.freeze()
     import_module("pyspark.daemon").manager()

@@ -1,6 +1,6 @@
-"""Whether there is a GPU that kernels can run on, and whether a session of Spark may use it.
+"""Detects a GPU for kernels, and whether a Spark session may use it.
 
-CUDA alone: through Numba, and the package `numba-cuda` where it is installed (`portolan[gpu]`).
+Only CUDA is supported: by Numba, and the package `numba-cuda` if installed (`portolan[gpu]`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:  # looking for a GPU needs no Spark
 __all__ = ["ON_GPU", "GpuUnavailable", "GpuUse", "has_gpu", "is_here", "look_for_gpu", "uses_gpu"]
 
 GpuUse: TypeAlias = Literal["auto", "never", "always"]
-"""Use a GPU if there is one; never; or fail without one."""
+"""Use a GPU if available; never; or always, and fail without one."""
 
 ON_GPU: Final = "spark.portolan.gpu"
-"""The setting of a session for it; `never`, unless it is set."""
+"""The session's setting of it; `never` by default."""
 
 _DRIVER: Final = "install the driver of NVIDIA, and let this process see the device"
 _EXTRA: Final = 'install it: pip install "portolan[spark,gpu]"'
 
 
 class GpuUnavailable(Exception):
-    """There is no GPU to run on; says what is missing, and what to do about it."""
+    """No GPU is available; says what is missing, and what to do."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(f"No GPU can be used: {reason}; {remedy}.")
@@ -34,10 +34,10 @@ class GpuUnavailable(Exception):
 
 
 def look_for_gpu() -> str:
-    """Return the name of the GPU that a kernel would run on; nothing is reserved there.
+    """Return the name of the GPU that a kernel would run on, without reserving it.
 
     Raises:
-        GpuUnavailable: There is none, or CUDA is missing.
+        GpuUnavailable: There is no GPU, or CUDA is missing.
     """
     try:
         cuda: Any = import_module("numba.cuda")
@@ -72,9 +72,9 @@ def is_here(master: str) -> bool:
 
 
 def uses_gpu(spark: SparkSession) -> bool:
-    """Whether a session may use a GPU: that of this machine, and no other.
+    """Whether a session may use the GPU of this machine.
 
-    Where tasks run elsewhere, it is unknown which GPUs exist there, and who uses them.
+    If tasks run elsewhere, it is unknown which GPUs exist there, and who uses them.
     """
     from pyspark.sql.utils import is_remote  # noqa: PLC0415 - looking needs no Spark
 

@@ -1,4 +1,4 @@
-"""The kinds of job there are: ours, and those of installed packages."""
+"""The registry of kinds of job: Portolan's, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from spark_jobs.runner.specification import SpecInvalid
 __all__ = ["ENTRY_POINTS", "example_of", "find_kind", "kind_names"]
 
 ENTRY_POINTS: Final = "portolan.kinds"
-"""The group of entry points under which a package offers a kind: a class without arguments."""
+"""The group of entry points by which a package registers a kind: a class without arguments."""
 
-_OURS: Final[Mapping[str, str]] = {
+_BUILT_IN: Final[Mapping[str, str]] = {
     "example.count": "spark_jobs.example.count:Count",
     "linkage.open": "spark_jobs.linkage.open.kind:OpenLinkage",
     "linkage.private": "spark_jobs.linkage.private.kind:PrivateLinkage",
@@ -28,28 +28,28 @@ _OURS: Final[Mapping[str, str]] = {
 
 
 def kind_names() -> tuple[str, ...]:
-    return tuple(sorted({*_OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
+    return tuple(sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
 
 
 def example_of(name: str) -> dict[str, Any]:
-    """Return a specification to begin with: the ``example`` of a kind, if it has one, as a job.
+    """Return a job to start from, with the ``example`` of a kind, if any, as its specification.
 
     Raises:
-        SpecInvalid: There is no such kind.
+        SpecInvalid: The kind does not exist.
     """
     return {"kind": name, "spec": dict(getattr(find_kind(name), "example", {}))}
 
 
 @lru_cache(maxsize=64)
 def find_kind(name: str) -> Kind[Any]:
-    """Find a kind by its name; raises `SpecInvalid` with a pointer into the job."""
-    if name in _OURS:
-        module, _, member = _OURS[name].partition(":")
+    """Find a kind by its name; raise `SpecInvalid` with a pointer into the job."""
+    if name in _BUILT_IN:
+        module, _, member = _BUILT_IN[name].partition(":")
         kind: Kind[Any] = getattr(import_module(module), member)()
         return kind
     for point in entry_points(group=ENTRY_POINTS, name=name):
-        offered: Kind[Any] = point.load()()
-        return offered
+        plugin: Kind[Any] = point.load()()
+        return plugin
     names = kind_names()
-    meant = did_you_mean(name, names)
-    raise SpecInvalid("/kind", f"one of {', '.join(names)} is expected{meant}")
+    suggestion = did_you_mean(name, names)
+    raise SpecInvalid("/kind", f"one of {', '.join(names)} is expected{suggestion}")

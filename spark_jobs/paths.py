@@ -1,4 +1,4 @@
-"""Paths as Spark takes them."""
+"""Paths for Spark."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["literal_path"]
 
 
 def literal_path(path: str) -> str:
-    """Return what Spark reads as this path, whatever characters it has that are of patterns."""
+    """Escape a path for Spark, which reads glob characters as patterns."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

@@ -1,6 +1,6 @@
 """The one Spark session of a process: on this machine, on a cluster, or over Spark Connect.
 
-A JVM of ours is closed to other users: its settings, its scratch files and its ports.
+Portolan's own JVM is closed to other users: its settings, its scratch files and its ports.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ __all__ = [
     "open_session",
 ]
 
-OLDEST_JAVA: Final = 17
+MIN_JAVA: Final = 17
 _CONNECT: Final = "sc://"
 _NAME: Final = "portolan"
 _REMEDY: Final = "install a JDK (17 or newer), or set PORTOLAN_SPARK to a Spark Connect server"
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-_UNLESS_SET: Final = "pyspark-shell"
+_DEFAULT_ARGUMENTS: Final = "pyspark-shell"
 
 _CONF: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    # Written in Java: Snappy and Zstandard unpack a library of the system when they are first used.
-    # If the disk is full then, the JVM cannot load them until it is restarted.
+    # Pure Java: Snappy and Zstandard unpack a native library on first use. If the disk is full,
+    # the JVM cannot load them until it is restarted.
     "spark.sql.parquet.compression.codec": "lz4_raw",
 }
 _OWN_CONF: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     "spark.shuffle.mapStatus.compression.codec": "lz4",  # falls back to Java by itself
-    # Arrow is how batches travel; a frame that cannot is a defect, not a slower path.
+    # Batches are exchanged by Arrow; a frame that does not support it is a defect.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
-    # Else each expression looks for its line of Python, and tells the JVM.
+    # Otherwise each expression looks up its line of Python, and sends it to the JVM.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.python.daemon.module": "spark_jobs.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-"""Of a session whose JVM is ours; a Connect server has settings of its own."""
+"""Settings of a session with Portolan's own JVM; a Connect server has its own settings."""
 
 
 class SparkUnavailable(Exception):
-    """There is no Spark to run on; says what is missing, and what to do about it."""
+    """Spark is not available; says what is missing, and what to do."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(f"Spark cannot run: {reason}; {remedy}.")
@@ -76,7 +76,7 @@ class SparkUnavailable(Exception):
 
 
 class SessionDied(SparkUnavailable):
-    """The session was there and is gone: its JVM ended, or the Connect server did."""
+    """The session has died: its JVM or the Connect server ended."""
 
     def __init__(self) -> None:
         super().__init__("its session has died", "start the worker again")
@@ -87,7 +87,7 @@ class LazySession:
     """The session of a process, opened by the first run that needs it.
 
     Attributes:
-        opening_s: Seconds that it took to open; 0: it is not open.
+        opening_s: Seconds that opening it took; 0: it is not open.
     """
 
     _open: Callable[[], SparkSession]
@@ -96,7 +96,7 @@ class LazySession:
 
     @classmethod
     def of(cls, session: SparkSession) -> LazySession:
-        """Return a session that is open already."""
+        """Wrap an open session."""
         return cls(lambda: session, session)
 
     @property
@@ -107,12 +107,12 @@ class LazySession:
         """Return the session; called by one thread.
 
         Raises:
-            SparkUnavailable: It cannot be opened; the next call tries again.
+            SparkUnavailable: It cannot be opened; the next call retries.
         """
         if self._session is None:
-            began = monotonic()
+            start = monotonic()
             self._session = self._open()
-            self.opening_s = monotonic() - began
+            self.opening_s = monotonic() - start
         return self._session
 
     def stop(self) -> None:
@@ -122,13 +122,13 @@ class LazySession:
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Where Spark runs.
+    """Options of the Spark session.
 
     Attributes:
         master: ``local[*,4]`` (all cores of this machine; a task is tried four times), the master
             of a cluster, or ``sc://host:port`` for Spark Connect.
-        conf: Settings of Spark that win over ours.
-        gpu: Whether a GPU of this machine takes part, if Spark runs here.
+        conf: Settings of Spark that override Portolan's.
+        gpu: Whether a GPU of this machine is used, if Spark runs on it.
     """
 
     master: str = "local[*,4]"
@@ -142,7 +142,7 @@ class SparkOptions:
 
 
 def look_for_spark(options: SparkOptions) -> str:
-    """Say what a session would run on, without starting it.
+    """Describe what a session would run on, without starting it.
 
     Raises:
         SparkUnavailable: PySpark or Java is missing.
@@ -155,28 +155,27 @@ def look_for_spark(options: SparkOptions) -> str:
     if options.remote:
         return f"PySpark {__version__} on a Spark Connect server"
     try:
-        return f"PySpark {__version__} on {find_java(OLDEST_JAVA)}"
+        return f"PySpark {__version__} on {find_java(MIN_JAVA)}"
     except NoJava as error:
         raise SparkUnavailable(str(error), _REMEDY) from error
 
 
 def check_spark(options: SparkOptions) -> None:
-    """Check what a session needs on this machine, without starting it.
+    """Check a session's requirements on this machine, without starting it.
 
     Raises:
-        SparkUnavailable: There is no PySpark or Java, or a GPU is required and there is none.
+        SparkUnavailable: PySpark, Java or a required GPU is missing.
     """
     look_for_spark(options)
     if options.gpu == "always":
-        _demand_gpu(options)
+        _require_gpu(options)
 
 
 def open_session(options: SparkOptions) -> SparkSession:
     """Open the session of this process; it takes some seconds.
 
     Raises:
-        SparkUnavailable: There is no Java, the server does not answer, or a GPU is required and
-            there is none.
+        SparkUnavailable: Java or a required GPU is missing, or the server does not answer.
     """
     check_spark(options)
     from pyspark.errors import PySparkException, PySparkRuntimeError  # noqa: PLC0415 - as above
@@ -184,7 +183,7 @@ def open_session(options: SparkOptions) -> SparkSession:
 
     builder = Session.builder.appName(_NAME)
     if options.master.startswith("local"):
-        # Else Spark looks for an address and warns of it, and runs whatever `python3` is on PATH.
+        # Otherwise Spark searches an address, with a warning, and runs the `python3` on PATH.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
@@ -202,10 +201,10 @@ def driven_session(options: SparkOptions, of: str) -> Iterator[SparkSession]:
     """Open a session whose driver is this process, and stop it afterwards.
 
     Args:
-        of: What needs that, for the error.
+        of: The feature that needs it, for the error.
 
     Raises:
-        SparkUnavailable: It cannot be opened, or is one of Spark Connect.
+        SparkUnavailable: It cannot be opened, or is a Spark Connect session.
     """
     if options.remote:
         remedy = "set PORTOLAN_SPARK to local[*,4], or to the master of a cluster"
@@ -218,11 +217,11 @@ def driven_session(options: SparkOptions, of: str) -> Iterator[SparkSession]:
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:
-    own = {} if options.remote else {**_OWN_CONF, **_closed_settings(options.master)}
-    return {**_CONF, **own, ON_GPU: options.gpu, **options.conf}
+    own_conf = {} if options.remote else {**_OWN_CONF, **_private_settings(options.master)}
+    return {**_CONF, **own_conf, ON_GPU: options.gpu, **options.conf}
 
 
-def _demand_gpu(options: SparkOptions) -> None:
+def _require_gpu(options: SparkOptions) -> None:
     cause = "PORTOLAN_GPU is always, and "
     if not is_here(options.master):
         remedy = "set PORTOLAN_SPARK to local[*,4], or PORTOLAN_GPU to auto"
@@ -234,12 +233,11 @@ def _demand_gpu(options: SparkOptions) -> None:
         raise SparkUnavailable(f"{cause}{error.reason}", remedy) from error
 
 
-def _closed_settings(master: str) -> dict[str, str]:
-    """Return settings that close a session on this machine to its other users.
+def _private_settings(master: str) -> dict[str, str]:
+    """Return settings that close a session on this machine to other users.
 
-    Scratch files are in a directory of the session's own, which ends with the process. Ports
-    require a secret. A cluster keeps its settings: its workers must know the same secret, and have
-    disks of their own.
+    Scratch files are in a private directory, removed with the process. Ports require a secret. A
+    cluster keeps its settings: its workers must know the same secret, and have separate disks.
     """
     if not master.startswith("local"):
         return {}
@@ -254,17 +252,17 @@ def _closed_settings(master: str) -> dict[str, str]:
 
 @contextmanager
 def _settings_file(settings: Mapping[str, str]) -> Iterator[None]:
-    """Make a JVM that is started in this block read its settings from a file.
+    """Pass settings to a JVM started in this block by a file.
 
-    PySpark would put them on its command line, which every user of the machine can read, and there
-    may be passwords among them.
+    PySpark would put them on its command line, which every user of the machine can read, and they
+    can include passwords.
     """
     before = os.environ.get(_ARGUMENTS)
     with tempfile.TemporaryDirectory(prefix="portolan-spark-") as directory:
         file = Path(directory, "spark.conf")
-        file.write_text("".join(f"{_escaped(n)}={_escaped(v)}\n" for n, v in settings.items()))
+        file.write_text("".join(f"{_escape(n)}={_escape(v)}\n" for n, v in settings.items()))
         options = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
-        os.environ[_ARGUMENTS] = f"{options} {before or _UNLESS_SET}"
+        os.environ[_ARGUMENTS] = f"{options} {before or _DEFAULT_ARGUMENTS}"
         try:
             yield
         finally:
@@ -274,8 +272,8 @@ def _settings_file(settings: Mapping[str, str]) -> Iterator[None]:
                 os.environ[_ARGUMENTS] = before
 
 
-def _escaped(text: str) -> str:
-    """Encode a name or a value for java.util.Properties, whatever characters it has."""
+def _escape(text: str) -> str:
+    """Encode a name or a value, with any characters, for java.util.Properties."""
     units = text.encode("utf-16-be")
     codes = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
     return "".join(f"\\u{code:04x}" for code in codes)

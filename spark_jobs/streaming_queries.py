@@ -1,4 +1,4 @@
-"""Queries of Structured Streaming whose batches are processed here: how they begin and end."""
+"""Starts Structured Streaming queries whose batches a function processes, and awaits their end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.runner.failures import reason_of
 
-__all__ = ["EVER", "Failed", "end", "start_batches"]
+__all__ = ["UNLIMITED_AGE", "Failed", "end", "start_batches"]
 
-EVER: Final = "36500d"
-"""The `maxFileAge` of files: Spark leaves out, and says nothing of, those whose times are that much
-before the latest one's; a week if nothing is said."""
+UNLIMITED_AGE: Final = "36500d"
+"""The `maxFileAge` of files: Spark silently skips files that are this much older than the latest
+one; by default a week."""
 
 
 class Failed(Exception):
-    """A query has ended, and why; what was committed is kept, and goes on with the next one."""
+    """A query failed; names the reason. The next query continues after the last commit."""
 
 
-_OWN: Final = re.compile(r"StateMismatch: ([^\n]{1,1000})")
-"""What is raised here, and carried through Spark as text."""
+_OWN_ERROR: Final = re.compile(r"StateMismatch: ([^\n]{1,1000})")
+"""Portolan's own error in a traceback that Spark passes on as text."""
 
 
 def start_batches(
@@ -37,16 +37,16 @@ def start_batches(
     """Start a query over a streaming frame.
 
     Args:
-        process: Called with each batch and its id, and again with one that is repeated.
-        checkpoint: Where Spark keeps which rows are of which batch.
-        trigger: When batches begin, as `DataStreamWriter.trigger` takes it.
+        process: Called with each batch and its id, and again when a batch is repeated.
+        checkpoint: The directory in which Spark stores the offsets of batches.
+        trigger: When batches start; the arguments of `DataStreamWriter.trigger`.
     """
     writer = frame.writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
 def end(query: StreamingQuery) -> None:
-    """Wait until a query ends; it is stopped if this is interrupted.
+    """Wait until a query ends; an interruption stops it.
 
     Raises:
         Failed: It failed.
@@ -55,8 +55,8 @@ def end(query: StreamingQuery) -> None:
         query.awaitTermination()
     except StreamingQueryException as error:
         text = str(error)
-        if own := _OWN.search(text):
-            raise Failed(own[1]) from None
+        if match := _OWN_ERROR.search(text):
+            raise Failed(match[1]) from None
         raise Failed(reason_of(error)) from error
     finally:
         query.stop()

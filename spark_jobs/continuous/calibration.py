@@ -1,8 +1,8 @@
-"""What operators cost on this machine: queries are executed, and constants fitted to their times.
+"""Calibrates the cost model for this machine: executes queries, and fits constants to their times.
 
-A batch takes as long as all of its operators together, since Spark executes them one after the
-other. So its time is the sum of counts times constants, and the constants follow by least squares:
-none of them is negative, and relative errors count, so that short batches do as much as long ones.
+A batch takes as long as all of its operators together, because Spark executes them in sequence. So
+its time is the sum of counts times constants, and the constants follow by non-negative least
+squares of relative errors, so that short batches weigh as much as long ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["Sample", "fit", "measure"]
 
 _TRIGGER_S: Final = 1.0
 _PRIOR: Final = 0.2
-"""Weight of the reference constants: what measurements cannot tell apart stays near to them."""
+"""Weight of the reference constants, to which indistinguishable constants stay close."""
 
 _FIELDS: Final = {"plug": "integer", "load": "number"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A plan that was executed: what its operators count in a batch, and the seconds of one."""
+    """An executed plan: the counts of its operators in a batch, and the seconds of a batch."""
 
     counts: dict[str, float]
     seconds: float
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A query to execute; `in_database` are its operators there."""
+    """A query to execute; `in_database` names its operators in the database."""
 
     shape: str
     rate: float
@@ -55,9 +55,9 @@ class _Case:
 
 
 def measure(
-    session: SparkSession, url: str, directory: Path, say: Callable[[str], None], *, quick: bool
+    session: SparkSession, url: str, directory: Path, report: Callable[[str], None], *, quick: bool
 ) -> list[Sample]:
-    """Execute queries that differ in one respect each.
+    """Execute queries, each of which differs in one respect.
 
     Raises:
         StoreError: The database refuses or does not answer.
@@ -68,19 +68,21 @@ def measure(
         batches = 5 if quick else round(2 * case.range_s) + 6
         tuples = _tuples(case, batches)
         times = run_plan(session, plan, tuples, _TRIGGER_S, directory / str(number), url)
-        # The first half fills the windows; the last batch has no whole trigger.
-        seconds = median(each.seconds for each in times[len(times) // 2 : -1])
-        where = ", ".join(case.in_database) or "nothing"
-        say(f"{case.shape}, {case.rate:g}/s, {where} in the database: {seconds:.3f} s a batch")
+        # The first half fills the windows; the last batch has an incomplete trigger.
+        seconds = median(time.seconds for time in times[len(times) // 2 : -1])
+        placement = ", ".join(case.in_database) or "nothing"
+        report(
+            f"{case.shape}, {case.rate:g}/s, {placement} in the database: {seconds:.3f} s a batch"
+        )
         samples.append(Sample(_counts(plan), seconds))
     return samples
 
 
 def fit(samples: list[Sample]) -> tuple[Constants, float]:
-    """Return constants, and by how much predicted times differ from measured ones in the median."""
-    names = [each.name for each in fields(Constants)]
-    seconds = np.array([each.seconds for each in samples])
-    counts = np.array([[each.counts.get(name, 0.0) for name in names] for each in samples])
+    """Return constants, and the median relative error of predicted times."""
+    names = [field.name for field in fields(Constants)]
+    seconds = np.array([sample.seconds for sample in samples])
+    counts = np.array([[sample.counts.get(name, 0.0) for name in names] for sample in samples])
     scales = np.maximum(counts.max(axis=0), 1e-12)
     matrix = counts / scales / seconds[:, None]
     reference = reference_constants().to_json()
@@ -119,8 +121,8 @@ def _plan(case: _Case) -> Plan:
     query = parse_query(_document(case))
     options = PlanOptions(reference_constants(), _TRIGGER_S)
     engines = {
-        each.name: Engine.DATABASE if each.name in case.in_database else Engine.SPARK
-        for each in relational(query.root)
+        operator.name: Engine.DATABASE if operator.name in case.in_database else Engine.SPARK
+        for operator in relational(query.root)
     }
     return as_given(query, engines, options)
 
@@ -163,13 +165,13 @@ def _tuples(case: _Case, batches: int) -> Iterator[Tuple]:
 
 
 def _counts(plan: Plan) -> dict[str, float]:
-    """Return how often what constants are for happens in a batch."""
+    """Return the counts in a batch, by the constants that they are multiplied with."""
     workload = Workload(plan.query, _TRIGGER_S)
-    in_statements = {each.name for fragment in plan.physical.fragments for each in fragment}
+    in_statements = {operator.name for fragment in plan.physical.fragments for operator in fragment}
     on_spark = [
-        workload.on_spark(each)
-        for each in post_order(plan.query.root)
-        if each.name not in in_statements
+        workload.on_spark(operator)
+        for operator in post_order(plan.query.root)
+        if operator.name not in in_statements
     ]
     statements = [workload.in_database(fragment) for fragment in plan.physical.fragments]
     total: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""A physical plan as one streaming query, batch by batch.
+"""Executes a physical plan as one streaming query, batch by batch.
 
-What a batch has kept, shipped and written bears its number. So one that is executed again, as after
-a crash, replaces all of that, and every result is there exactly once.
+The state, shipped rows and results of a batch carry its number. So a repeated batch, for instance
+after a crash, replaces them, and every result exists exactly once.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _RESULTS: Final = "results"
 
 @dataclass(frozen=True, slots=True)
 class BatchTime:
-    """How long a batch took, in seconds since the end of the one before."""
+    """The duration of a batch, in seconds since the end of the previous one."""
 
     number: int
     seconds: float
 
 
 class Execution:
-    """Executes a plan over a log, and goes on behind the last batch that ended.
+    """Executes a plan over a log, and continues after the last finished batch.
 
     Args:
-        directory: Of this execution: what it keeps, its checkpoint, and its results.
-        migrations: The statements of the plan, connected; None: it has none.
+        directory: The directory of this execution: its state, checkpoint and results.
+        migrations: The connected statements of the plan; None: it has no statements.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Execution:
         self.times: list[BatchTime] = []
 
     def run(self) -> None:
-        """Execute all batches that are left.
+        """Execute all remaining batches.
 
         Raises:
             StoreError: The database refuses or does not answer.
@@ -78,7 +78,7 @@ class Execution:
         source = literal_path(str(self._log.files))
         tuples = files.option("maxFilesPerTrigger", 1).parquet(source)
         checkpoint = self._directory / "checkpoint"
-        query = start_batches(tuples, self._guarded, checkpoint, {"availableNow": True})
+        query = start_batches(tuples, self._execute_guarded, checkpoint, {"availableNow": True})
         self._last_end = perf_counter()
         try:
             query.awaitTermination()
@@ -89,8 +89,8 @@ class Execution:
         finally:
             query.stop()
 
-    def _guarded(self, tuples: DataFrame, number: int) -> None:
-        """Execute a batch; Spark reports a failure as text, so the exception is kept."""
+    def _execute_guarded(self, tuples: DataFrame, number: int) -> None:
+        """Execute a batch, and store an exception, because Spark reports only its text."""
         try:
             self._execute(tuples, number)
         except StoreError as error:
@@ -102,11 +102,11 @@ class Execution:
 
     def _execute(self, tuples: DataFrame, number: int) -> None:
         completed = self._completed[number]
-        own = tuples.where(f.when(f.col(BATCH) == number, True).otherwise(_another_batch()))
-        batch = Batch(number, own, completed.first, completed.last)
+        checked = tuples.where(f.when(f.col(BATCH) == number, True).otherwise(_another_batch()))
+        batch = Batch(number, checked, completed.first, completed.last)
         root = self._plan.query.root
         if self._is_statement(root):
-            result = self._migrated(root, batch)
+            result = self._migrate(root, batch)
         else:
             changes = self._changes(root, batch)
             result = self._operators.at_slides(f"{root.name}.result", changes, batch).toArrow()
@@ -114,14 +114,14 @@ class Execution:
 
     def _changes(self, operator: Operator, batch: Batch) -> Changes:
         if self._is_statement(operator):
-            return as_changes(self._session, self._migrated(operator, batch))
-        below = [self._changes(each, batch) for each in inputs_of(operator)]
-        return self._operators.changes(operator, below, batch)
+            return as_changes(self._session, self._migrate(operator, batch))
+        inputs = [self._changes(input_, batch) for input_ in inputs_of(operator)]
+        return self._operators.changes(operator, inputs, batch)
 
-    def _migrated(self, root: Operator, batch: Batch) -> pa.Table:
+    def _migrate(self, root: Operator, batch: Batch) -> pa.Table:
         assert self._migrations is not None
         inputs = self._migrations.statement(root).inputs
-        shipped = {table: self._changes(each, batch) for table, each in inputs.items()}
+        shipped = {table: self._changes(input_, batch) for table, input_ in inputs.items()}
         return self._migrations.execute(root, shipped, batch)
 
     def _is_statement(self, operator: Operator) -> bool:
@@ -137,7 +137,7 @@ class Execution:
 
 
 def results_in(directory: Path) -> Iterator[bytes]:
-    """Go through the results of an execution, each a line, in the order of their slides."""
+    """Yield the results of an execution, each a line, in the order of their slides."""
     for path in sorted((directory / _RESULTS).glob("*.ndjson")):
         with path.open("rb") as lines:
             yield from lines

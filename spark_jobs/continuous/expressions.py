@@ -1,4 +1,4 @@
-"""Conditions and aggregates as expressions of Spark; no text of a user is parsed by it."""
+"""Conditions and aggregates as Spark expressions, without parsing any text of users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mediator.continuous.model import (
 )
 from mediator.continuous.statement import FROM, SLIDE, UNTIL
 
-__all__ = ["SPAN", "aggregations", "as_slide", "condition_of", "is_there", "long"]
+__all__ = ["SPAN", "aggregations", "as_slide", "condition_of", "is_valid", "long"]
 
 SPAN: Final = (FROM, UNTIL)
 
@@ -34,8 +34,8 @@ _COMPARATORS: Final[Mapping[str, Callable[[Expression, Expression], Expression]]
 }
 
 
-def is_there() -> Expression:
-    """Whether there is a slide at which a row is there."""
+def is_valid() -> Expression:
+    """Return whether a row is valid at any slide."""
     return f.col(FROM) < f.col(UNTIL)
 
 
@@ -44,27 +44,27 @@ def long(value: int) -> Expression:
 
 
 def as_slide(time_us: Expression, slide_us: int) -> Expression:
-    """Return the number of the first slide that is not before a time."""
+    """Return the number of the first slide at or after a time."""
     slide = long(slide_us)
-    behind = f.pmod(slide - f.pmod(time_us, slide), slide)
-    # Whole numbers of less than 53 bits: dividing doubles is exact.
-    return ((time_us + behind) / slide).cast("long")
+    remainder = f.pmod(slide - f.pmod(time_us, slide), slide)
+    # Integers of less than 53 bits: the division of doubles is exact.
+    return ((time_us + remainder) / slide).cast("long")
 
 
 def condition_of(select: Select) -> Expression:
-    comparisons = [_comparison(each, select) for each in select.where]
+    comparisons = [_comparison(comparison, select) for comparison in select.where]
     return reduce(lambda one, other: one & other, comparisons)
 
 
 def aggregations(
     aggregate: Aggregate,
 ) -> tuple[list[Expression], list[Expression], list[Expression]]:
-    """Return what makes partial results of rows, what merges these, and what results are then."""
+    """Return the expressions of partial results, of their merging, and of final results."""
     make, merge, results = [], [], []
     for at, (name, aggregation) in enumerate(aggregate.columns.items()):
-        partials = {f"_{at}_{part}": each for part, each in _partials(aggregation).items()}
-        make += [each.make.alias(column) for column, each in partials.items()]
-        merge += [each.merge(column).alias(column) for column, each in partials.items()]
+        partials = {f"_{at}_{part}": value for part, value in _partials(aggregation).items()}
+        make += [partial.make.alias(column) for column, partial in partials.items()]
+        merge += [partial.merge(column).alias(column) for column, partial in partials.items()]
         columns = [f.col(column) for column in partials]
         result = columns[0] if len(columns) == 1 else columns[0] / columns[1]
         results.append(result.alias(name))
@@ -74,7 +74,7 @@ def aggregations(
 
 @dataclass(frozen=True, slots=True)
 class _Partial:
-    """A column of a partial result: from rows, and from partial results."""
+    """A column of a partial result: computed from rows, and merged from partial results."""
 
     make: Expression
     merge: Callable[[str], Expression]

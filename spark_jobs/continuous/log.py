@@ -1,8 +1,8 @@
-"""A log of tuples, cut into one file for each micro-batch.
+"""A log of tuples, divided into one file for each micro-batch.
 
-Slides are numbered from time 0 on: number k is at k times the length of a slide. A file is cut at
-the first tuple behind the end of its trigger, and completes all slides up to there. So what a batch
-is does not depend on when it is executed, or how often.
+Slides are numbered from time 0: number k is at k times the length of a slide. A file ends before
+the first tuple after the end of its trigger, and completes all slides up to there. So a batch does
+not depend on when, or how often, it is executed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ STREAM: Final = "_stream"
 ORDER: Final = "_order"
 TIME: Final = "_time"
 
-MOST_SLIDES: Final = 100
-"""Of a batch, unless a trigger has more."""
+MAX_SLIDES: Final = 100
+"""Maximum slides of a batch, unless a trigger has more."""
 
-LONGEST_GAP: Final = 10_000
-"""Slides in which nothing arrives; each has a result as long as its windows hold something."""
+MAX_GAP_SLIDES: Final = 10_000
+"""Maximum slides without arrivals; each has a result while its windows hold rows."""
 
 _FILE_NS: Final = 10_000_000
-"""Between the times of two files; Spark ignores files that are a week older than another one."""
+"""Nanoseconds between the times of two files; Spark ignores files a week older than another."""
 
 _MICROSECONDS: Final = 1_000_000
 ARROW: Final = {
@@ -64,21 +64,21 @@ class LogUnfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The slides that a batch completes: none if the last one is before the first one."""
+    """The slides that a batch completes; none if `last` is before `first`."""
 
     first: int
     last: int
 
 
 class TupleLog:
-    """The files of a log, in a directory of theirs.
+    """The files of a log, in a separate directory.
 
     Args:
         trigger_s: Seconds of arrivals in a batch, a multiple of a slide.
     """
 
     def __init__(self, directory: Path, query: Query, trigger_s: float) -> None:
-        self._files, self._done = directory / "batches", directory / "log.json"
+        self._files, self._summary_file = directory / "batches", directory / "log.json"
         self._streams = {name: number for number, name in enumerate(query.streams)}
         self._query = query
         self.slide_us = microseconds(query.slide_s)
@@ -90,9 +90,9 @@ class TupleLog:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of all files: those of each stream are null in tuples of the others."""
-        own = [(name, pa.int64()) for name in (STREAM, ORDER, TIME, FROM, BATCH)]
-        return pa.schema(own + [(name, kind) for name, kind in self._fields()])
+        """The columns of all files; a stream's columns are null in tuples of other streams."""
+        common = [(name, pa.int64()) for name in (STREAM, ORDER, TIME, FROM, BATCH)]
+        return pa.schema(common + [(name, kind) for name, kind in self._fields()])
 
     def column(self, stream: str, field: str) -> str:
         return f"s{self._streams[stream]}_{field}"
@@ -102,36 +102,36 @@ class TupleLog:
 
     @property
     def is_written(self) -> bool:
-        return self._done.exists()
+        return self._summary_file.exists()
 
     def completed(self) -> list[Completed]:
-        """Return which slides each batch completes."""
-        return [Completed(*each) for each in self._summary()["completed"]]
+        """Return the slides that each batch completes."""
+        return [Completed(*slides) for slides in self._summary()["completed"]]
 
     @property
     def late(self) -> int:
-        """Tuples that were dropped, since their slides were completed by earlier batches."""
+        """The number of tuples dropped because earlier batches completed their slides."""
         return int(self._summary()["late"])
 
     def write(self, tuples: Iterable[Tuple]) -> None:
-        """Write the files of a whole log; nothing is executed before.
+        """Write all files of a log, before anything is executed.
 
         Raises:
-            LogUnfit: There is a gap that is too long.
+            LogUnfit: A gap is too long.
         """
         shutil.rmtree(self._files, ignore_errors=True)
         self._files.mkdir(parents=True)
         writer = _Writer(self)
-        for each in tuples:
-            writer.add(each)
+        for tuple_ in tuples:
+            writer.add(tuple_)
         writer.end()
         summary = {"completed": writer.completed, "late": writer.late}
-        with atomic_file(self._done) as file:
+        with atomic_file(self._summary_file) as file:
             file.write(orjson.dumps(summary))
 
     def _summary(self) -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(self._done.read_bytes())
-        return found
+        summary: dict[str, Any] = orjson.loads(self._summary_file.read_bytes())
+        return summary
 
     def _fields(self) -> Iterable[tuple[str, pa.DataType]]:
         for name, stream in self._query.streams.items():
@@ -139,7 +139,7 @@ class TupleLog:
                 yield self.column(name, field), ARROW[kind]
 
     def trigger_end(self, time_us: int) -> int:
-        """Return the end of the trigger that a time is in."""
+        """Return the end of the trigger that contains a time."""
         return as_slide(time_us, self.trigger_us) * self.trigger_us
 
     @property
@@ -148,7 +148,7 @@ class TupleLog:
 
 
 def as_slide(time_us: int, slide_us: int) -> int:
-    """Return the number of the first slide that is not before a time."""
+    """Return the number of the first slide at or after a time."""
     return -(-time_us // slide_us)
 
 
@@ -168,8 +168,8 @@ class _Writer:
         self.completed: list[tuple[int, int]] = []
         self.late = 0
 
-    def add(self, each: Tuple) -> None:
-        stream, time_s, values = each
+    def add(self, tuple_: Tuple) -> None:
+        stream, time_s, values = tuple_
         time_us = microseconds(time_s)
         if self._end is None:
             self._end = self._log.trigger_end(time_us)
@@ -187,26 +187,26 @@ class _Writer:
         self._latest = max(self._latest, time_us)
         self._order += 1
         row = {column: values[field] for field, column in self._names[stream]}
-        own = {STREAM: self._log.number(stream), ORDER: self._order, TIME: time_us, FROM: from_}
-        self._batch.append({**row, **own, BATCH: len(self.completed)})
+        common = {STREAM: self._log.number(stream), ORDER: self._order, TIME: time_us, FROM: from_}
+        self._batch.append({**row, **common, BATCH: len(self.completed)})
 
     def end(self) -> None:
         if self._batch:
             self._cut()
 
     def _cut_before(self, time_us: int) -> None:
-        """Cut at the end of the trigger, and of some of those after it in which nothing arrives."""
+        """End the batch with its trigger, and write empty batches for a gap."""
         assert self._end is not None
         self._cut()
         end = self._log.trigger_end(time_us)
-        step = self._log.trigger_end(MOST_SLIDES * self._log.slide_us)
+        step = self._log.trigger_end(MAX_SLIDES * self._log.slide_us)
         while self._end < end - self._log.trigger_us:
             self._end = min(self._end + step, end - self._log.trigger_us)
             self._cut()
         self._end = end
 
     def _cut(self) -> None:
-        """Write a batch; it completes the slides before the latest time, up to its end."""
+        """Write a batch, which completes the slides before the latest time, up to its end."""
         assert self._end is not None
         assert self._last_slide is not None
         slide_us = self._log.slide_us
@@ -215,8 +215,8 @@ class _Writer:
         number = len(self.completed)
         path = self._log.files / f"{number:09}.parquet"
         pq.write_table(pa.Table.from_pylist(self._batch, self._schema), path)
-        # Spark takes files by their times, in milliseconds, and knows no other order of two that
-        # were written in the same one.
+        # Spark orders files by their times in milliseconds, and files of the same millisecond have
+        # no order.
         time_ns = (number + 1) * _FILE_NS
         os.utime(path, ns=(time_ns, time_ns))
         self.completed.append((self._last_slide + 1, last))
@@ -225,10 +225,10 @@ class _Writer:
     def _check_gap(self, time_us: int) -> None:
         assert self._end is not None
         slides = (time_us - self._end) // self._log.slide_us
-        if slides > LONGEST_GAP:
+        if slides > MAX_GAP_SLIDES:
             raise LogUnfit(
                 f"tuple {self._order + self.late + 1:,} is {slides:,} slides behind the one before:"
-                f" more than {LONGEST_GAP:,}"
+                f" more than {MAX_GAP_SLIDES:,}"
             )
 
 

@@ -1,7 +1,7 @@
-"""Statements that are executed for a batch: what the paper calls MIG.
+"""Executes statements for a batch: the paper's MIG operator.
 
-A batch ships what it adds to the inputs of a statement, executes that once, and reads the result of
-each of its slides back.
+A batch ships its additions to the inputs of a statement, executes the statement once, and reads the
+result of each of its slides back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Migrations:
     """The statements of a plan, over one connection; used by one thread at a time.
 
     Args:
-        schema: The schema that relations are shipped to.
+        schema: The schema to which relations are shipped.
     """
 
     def __init__(self, url: str, schema: str, fragments: Sequence[Sequence[Operator]]) -> None:
@@ -81,7 +81,7 @@ class Migrations:
         return self._statements[root.name]
 
     def execute(self, root: Operator, inputs: Mapping[str, Changes], batch: Batch) -> pa.Table:
-        """Return the result of a statement at each slide of a batch; inputs are by their table.
+        """Return the result of a statement at each slide of a batch; inputs are by table.
 
         Raises:
             StoreError: The database refuses or does not answer.
@@ -89,7 +89,7 @@ class Migrations:
         statement = self._statements[root.name]
         shipped = ShippedBatch(
             batch.number,
-            {name: _as_csv(statement.inputs[name], each, batch) for name, each in inputs.items()},
+            {name: _as_csv(statement.inputs[name], at, batch) for name, at in inputs.items()},
             REPLACED,
             (batch.number, batch.first),
             statement.text,
@@ -100,7 +100,7 @@ class Migrations:
 
 
 def as_changes(session: SparkSession, result: pa.Table) -> Changes:
-    """Return the result of a statement as rows that are there at one slide each."""
+    """Return the result of a statement as rows that are valid at one slide each."""
     rows = session.createDataFrame(result)
     rows = rows.withColumn(UNTIL, f.col(SLIDE) + 1).withColumnRenamed(SLIDE, FROM)
     return Changes(rows, is_kept=False)

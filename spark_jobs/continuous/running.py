@@ -1,7 +1,7 @@
-"""One execution of a plan, in a directory that it goes on in after a crash.
+"""Runs one execution of a plan in a directory, and resumes it there after a crash.
 
-The directory belongs to one plan over one log. Its lock, and that of the schema in the database,
-keep a second process out.
+The directory belongs to one plan over one log. Its lock, and the lock of the schema in the
+database, exclude a second process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MANIFEST: Final = "execution.json"
 
 
 class NoDatabase(ValueError):
-    """The plan has statements, and no database to execute them."""
+    """The plan has statements, but no database to execute them."""
 
     def __init__(self) -> None:
         super().__init__("the plan has operators in the database: set PORTOLAN_CONTINUOUS_URL")
@@ -50,19 +50,19 @@ def run_plan(
     directory: Path,
     url: str | None,
 ) -> list[BatchTime]:
-    """Execute a plan over a log, from where an earlier call has ended.
+    """Execute a plan over a log, from the end of an earlier call.
 
     Args:
         trigger_s: Seconds of arrivals in a batch, a multiple of a slide.
-        url: The PostgreSQL database; None: there is none.
+        url: The URL of the PostgreSQL database, if any.
 
     Returns:
-        The times of the batches that were left; results are in the directory.
+        The times of the remaining batches; results are in the directory.
 
     Raises:
-        DirectoryUnfit: It belongs to something else.
-        LogUnfit: The log has a gap that is too long.
-        NoDatabase: There is none, but the plan needs one.
+        DirectoryUnfit: It belongs to another plan.
+        LogUnfit: The log has too long a gap.
+        NoDatabase: The plan needs a database.
         StoreError: The database refuses or does not answer.
         DataDirectoryBusy: Another process executes it.
     """
@@ -77,7 +77,7 @@ def run_plan(
             log.write(tuples)
         if manifest["is_finished"]:
             return []
-        with _connected(url, manifest["schema"], plan) as migrations:
+        with _connect(url, manifest["schema"], plan) as migrations:
             execution = Execution(session, plan, log, directory, migrations)
             execution.run()
             if migrations is not None:
@@ -89,7 +89,7 @@ def run_plan(
 
 
 @contextmanager
-def _connected(url: str | None, schema: str, plan: Plan) -> Iterator[Migrations | None]:
+def _connect(url: str | None, schema: str, plan: Plan) -> Iterator[Migrations | None]:
     if not plan.physical.fragments:
         yield None
         return
@@ -103,7 +103,7 @@ def _connected(url: str | None, schema: str, plan: Plan) -> Iterator[Migrations 
 
 
 def _manifest(directory: Path, plan: Plan, trigger_s: float) -> dict[str, Any]:
-    """Read what the directory is for, or write it."""
+    """Read the manifest of the directory, or write it."""
     path = directory / _MANIFEST
     engines = sorted(plan.physical.engines.items())
     identity = blake2b(repr((plan.query, engines, trigger_s)).encode(), digest_size=16).hexdigest()

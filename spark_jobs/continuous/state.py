@@ -1,7 +1,7 @@
-"""Rows that later batches look at again: one folder for each batch, merged as in an LSM tree.
+"""Rows stored for later batches: one folder for each batch, merged as in an LSM tree.
 
-A folder is named after the first and the last batch in it. What a batch finds is decided by the
-numbers alone, so a batch that is executed again, as after a crash, finds what it found before.
+A folder is named after its first and last batch. The numbers alone determine the rows that a batch
+finds, so a repeated batch, for instance after a crash, finds the same rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_jobs.paths import literal_path
 __all__ = ["KeptRows"]
 
 _FANOUT: Final = 8
-"""Folders of about the same size that are merged to one."""
+"""Folders of similar size that are merged into one."""
 
 
 class _Folder(NamedTuple):
@@ -33,9 +33,9 @@ class _Folder(NamedTuple):
 
     @property
     def level(self) -> int:
-        """How large it is, as a power of the fan-out, by the numbers from its first to its last.
+        """Its size as a power of the fan-out, by its range of batch numbers.
 
-        Batches without rows count: a folder whose batches were few may be large.
+        Batches without rows count, so a folder of few nonempty batches can have a high level.
         """
         level, batches = 0, self.last - self.first + 1
         while batches >= _FANOUT ** (level + 1):
@@ -44,32 +44,32 @@ class _Folder(NamedTuple):
 
 
 class KeptRows:
-    """Rows with the slides at which they are there, until these have passed."""
+    """Rows with the slides at which they are valid, until these have passed."""
 
     def __init__(self, session: SparkSession, directory: Path) -> None:
         self._session, self._directory = session, directory
         self._schema: StructType | None = None
 
     def keep(self, number: int, rows: DataFrame) -> DataFrame:
-        """Write the rows of a batch; return them as they are on the disk."""
+        """Write the rows of a batch; return them as read from the disk."""
         path = self._path(number, number)
         rows.write.mode("overwrite").parquet(str(path))
         self._schema = rows.schema
         return self._read([path], rows.schema)
 
     def before(self, number: int, first_slide: int, schema: StructType) -> DataFrame | None:
-        """Return the rows of earlier batches that are still there at a slide; None if none are."""
+        """Return the rows of earlier batches that are still valid at a slide, if any."""
         folders = list(self._live(number, first_slide))
-        folders = self._merged(folders, first_slide, schema)
+        folders = self._merge(folders, first_slide, schema)
         if not folders:
             return None
-        rows = self._read([each.path for each in folders], schema)
+        rows = self._read([folder.path for folder in folders], schema)
         return rows.where(f.col(UNTIL) > first_slide)
 
     def _live(self, number: int, first_slide: int) -> Iterator[_Folder]:
-        """Go through the folders of earlier batches; remove what has expired, or been merged."""
+        """Yield the folders of earlier batches; remove expired and merged folders."""
         covered = -1
-        for folder in sorted(self._folders(), key=lambda each: (each.first, -each.last)):
+        for folder in sorted(self._folders(), key=lambda at: (at.first, -at.last)):
             if folder.last >= number:
                 continue
             if folder.last <= covered or self._latest(folder.path) <= first_slide:
@@ -86,25 +86,23 @@ class KeptRows:
             if last.isdigit():
                 yield _Folder(int(first), int(last), path)
 
-    def _merged(
-        self, folders: list[_Folder], first_slide: int, schema: StructType
-    ) -> list[_Folder]:
-        """Merge the latest folders, if there are enough that are about as large as the last one."""
-        while alike := _alike(folders):
-            first, last = alike[0].first, alike[-1].last
+    def _merge(self, folders: list[_Folder], first_slide: int, schema: StructType) -> list[_Folder]:
+        """Merge the latest folders while enough of them are about as large as the last one."""
+        while similar := _similar_folders(folders):
+            first, last = similar[0].first, similar[-1].last
             target = self._path(first, last)
             unfinished = target.with_name(f"{target.name}.unfinished")
-            rows = self._read([each.path for each in alike], schema)
+            rows = self._read([folder.path for folder in similar], schema)
             live = rows.where(f.col(UNTIL) > first_slide).coalesce(1)
             live.write.mode("overwrite").parquet(str(unfinished))
             unfinished.rename(target)
-            for each in alike:
-                shutil.rmtree(each.path)
-            folders = [*folders[: -len(alike)], _Folder(first, last, target)]
+            for folder in similar:
+                shutil.rmtree(folder.path)
+            folders = [*folders[: -len(similar)], _Folder(first, last, target)]
         return folders
 
     def _latest(self, path: Path) -> int:
-        """Return the latest slide up to which a row of a folder is there, by its statistics."""
+        """Return the latest end of validity of a folder's rows, by Parquet statistics."""
         latest = -(2**63)
         for file in path.glob("*.parquet"):
             metadata = pq.read_metadata(file)
@@ -123,12 +121,12 @@ class KeptRows:
         return self._directory / f"{first:09}-{last:09}"
 
 
-def _alike(folders: Sequence[_Folder]) -> list[_Folder]:
-    """Return the latest folders that are no larger than the last one, if they are enough to merge.
+def _similar_folders(folders: Sequence[_Folder]) -> list[_Folder]:
+    """Return the latest folders that are no larger than the last one, if enough for a merge.
 
-    They follow each other: a larger one between them would be in the range of what they become, and
-    seem to be merged as well.
+    They are adjacent: a larger folder between them would be in the range of the merged folder, and
+    seem to be merged, too.
     """
     level = folders[-1].level if folders else 0
-    alike = list(takewhile(lambda each: each.level <= level, reversed(folders)))
-    return alike[::-1] if len(alike) >= _FANOUT else []
+    similar = list(takewhile(lambda folder: folder.level <= level, reversed(folders)))
+    return similar[::-1] if len(similar) >= _FANOUT else []

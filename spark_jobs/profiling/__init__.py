@@ -1,1 +1,1 @@
-"""Profiles of unknown tables: what their columns hold, and which include which."""
+"""Profiles of unknown tables: statistics of columns, and inclusion dependencies."""

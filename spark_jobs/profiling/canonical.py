@@ -1,10 +1,12 @@
-"""The canonical form of a value: what has the same one is the same value, on whatever system.
+"""The canonical form of a value: equal values have the same form, on all systems.
 
-- Integers, floats, decimals, and texts that are decimal numbers, are decimal digits: no zeros at
-  the end of a fraction, no sign of zero. A text with a leading zero, a plus, or an exponent is
-  no number: it may be a code. A float keeps its exponent below 1e-20, and from 1e20 on.
-- Timestamps, and texts that are timestamps with a zone, are `yyyy-mm-dd hh:mm:ss[.ffffff]` in UTC.
-- Booleans are `true` and `false`; binary is base64; any other text is as it is.
+- Integers, floats, decimals, and texts that are decimal numbers become decimal digits, without
+  trailing zeros of a fraction, and without a sign of zero. A text with a leading zero, a plus, or
+  an exponent is not a number: it may be a code. A float keeps its exponent below 1e-20, and from
+  1e20 on.
+- Timestamps, and texts that are timestamps with a zone, become `yyyy-mm-dd hh:mm:ss[.ffffff]` in
+  UTC.
+- Booleans are `true` and `false`; binary is base64; any other text is unchanged.
 """
 
 from __future__ import annotations
@@ -38,20 +40,20 @@ __all__ = [
 ]
 
 NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
-"""What a text must be to count as a number."""
+"""The pattern of texts that count as numbers."""
 
 _TIMESTAMP: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})$"
 )
-# What is kept ends with another digit, so that zeros are tried as the end once, and not from each.
+# The kept digits end with 1 to 9, so that the pattern does not try a match at each zero.
 _ZEROS: Final = r"\.0*$|(\.[0-9]*[1-9])0+$"
-_LEAST: Final = 1e-20
-_BEYOND: Final = 1e20
+_MIN_FIXED: Final = 1e-20
+_MAX_FIXED: Final = 1e20
 
 
 class CellType(StrEnum):
-    """Of which type a value is where it is stored."""
+    """The type of a value in its store."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -59,7 +61,7 @@ class CellType(StrEnum):
     TIMESTAMP = "timestamp"
     BINARY = "binary"
     EMPTY = "empty"
-    """An object or list without members: a path, and no value."""
+    """An object or list without members: a path without a value."""
 
 
 def cell_type(type_: DataType) -> CellType:
@@ -77,16 +79,16 @@ def cell_type(type_: DataType) -> CellType:
 
 
 def has_value(text: Column, type_: Column, rule: ValueRule) -> Column:
-    """Whether a cell is not null, and no text that stands for null."""
+    """Whether a cell is neither null nor a text that represents null."""
     if not rule.nulls:
         return text.isNotNull()
-    nulls = [each.strip(" ") for each in rule.nulls] if rule.fold else rule.nulls
-    stands_for_null = _trimmed(text, rule).isin(*nulls)
+    nulls = [text_.strip(" ") for text_ in rule.nulls] if rule.fold else rule.nulls
+    stands_for_null = _trim(text, rule).isin(*nulls)
     return text.isNotNull() & ~((type_ == CellType.TEXT.value) & stands_for_null)
 
 
 def as_text(value: Column, of: CellType) -> Column:
-    """Return the text of values of one type; NUL, which reports cannot hold, is U+FFFD."""
+    """Return the text of values of one type; NUL, which reports cannot store, becomes U+FFFD."""
     match of:
         case CellType.BINARY:
             return f.base64(value)
@@ -106,19 +108,19 @@ def normalise(text: Column, of: CellType, rule: ValueRule) -> Column:
 
 
 def normalise_typed(text: Column, type_: Column, rule: ValueRule) -> Column:
-    """Return the canonical form of values of mixed types, each by its own."""
+    """Return the canonical form of values of mixed types, each by its own type."""
     cases = [(type_ == of.value, normalise(text, of, rule)) for of in CellType]
-    first, *others = cases
-    return reduce(lambda whole, case: whole.when(*case), others, f.when(*first))
+    first, *further = cases
+    return reduce(lambda column, case: column.when(*case), further, f.when(*first))
 
 
 def hash_key(value: Column) -> tuple[Column, Column]:
-    """Return 128 bits for a value: two hashes, of different seeds."""
+    """Return 128 bits for a value: two hashes with different seeds."""
     return f.xxhash64(value), f.xxhash64(f.lit(1), value)
 
 
 def _text(text: Column, rule: ValueRule) -> Column:
-    text = _trimmed(text, rule)
+    text = _trim(text, rule)
     folded = f.lower(text) if rule.fold else text
     in_utc = text.try_cast("timestamp").cast("string")
     return (
@@ -128,7 +130,7 @@ def _text(text: Column, rule: ValueRule) -> Column:
     )
 
 
-def _trimmed(text: Column, rule: ValueRule) -> Column:
+def _trim(text: Column, rule: ValueRule) -> Column:
     return f.trim(text) if rule.fold else text
 
 
@@ -139,14 +141,14 @@ def _number(digits: Column) -> Column:
 
 
 def _without_exponent(text: Column) -> Column:
-    """Write a number out; as text a double has 17 digits at most, so the decimal is exact."""
+    """Expand an exponent; the text of a double has at most 17 digits, so the decimal is exact."""
     size = f.abs(text.try_cast("double"))
     large = text.try_cast("decimal(38,18)").cast("string")
     small = text.try_cast("decimal(38,37)").cast("string")
     return (
         f.when(~f.upper(text).contains("E"), text)
-        .when((size >= 1) & (size < _BEYOND), large)
-        .when((size >= _LEAST) & (size < 1), small)
+        .when((size >= 1) & (size < _MAX_FIXED), large)
+        .when((size >= _MIN_FIXED) & (size < 1), small)
         .when(size == 0, "0")
         .otherwise(f.upper(text))
     )

@@ -1,4 +1,4 @@
-"""The values of all columns, one below the other, in canonical form; nulls have none."""
+"""The values of all columns as rows, in canonical form, without nulls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_jobs.profiling.columns import ProfiledColumn, row_hash
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["canonical_field", "cells", "keyed"]
+__all__ = ["canonical_field", "cells", "hash_values"]
 
 
 def cells(
@@ -32,20 +32,20 @@ def cells(
     """Return ``column``, ``type`` and ``value`` of each value, of all rows or a sample.
 
     Args:
-        every: Of each table one row in so many, by its hash; None: all rows.
+        every: For each table n, to sample one row in n by its hash; None: all rows.
     """
-    parts = [*_of_fields(spec, context, columns, every)]
-    if any(not one.is_field for one in columns):
-        parts.append(_of_paths(context, every))
+    parts = [*_field_values(spec, context, columns, every)]
+    if any(not column.is_field for column in columns):
+        parts.append(_path_values(context, every))
     raw = reduce(DataFrame.unionByName, parts)
     text, type_ = f.col("text"), f.col("type")
-    # One expression behind the rows, as one for each column would be too long to compile.
+    # One expression for all rows, because one for each column would be too long to compile.
     value = normalise_typed(text, type_, spec.values).alias("value")
     return raw.where(has_value(text, type_, spec.values)).select("column", "type", value)
 
 
-def keyed(frame: DataFrame) -> DataFrame:
-    """Replace values by 128 bits each: what is long is not sent, and all are alike."""
+def hash_values(frame: DataFrame) -> DataFrame:
+    """Replace values by 128 bits each, so that exchanged rows are short and of equal size."""
     high, low = hash_key(f.col("value"))
     return frame.select("column", high.alias("high"), low.alias("low"))
 
@@ -58,36 +58,36 @@ def canonical_field(column: ProfiledColumn, spec: IndSpec) -> Column:
     return f.when(has_value(text, f.lit(of.value), spec.values), value)
 
 
-def _of_fields(
+def _field_values(
     spec: IndSpec,
     context: StageContext,
     columns: Sequence[ProfiledColumn],
     every: Mapping[str, int] | None,
 ) -> Iterator[DataFrame]:
     for table in spec.tables:
-        each = [
+        structs = [
             f.struct(
-                f.lit(one.number).alias("column"),
-                f.lit(one.cell_type).alias("type"),
-                as_text(quoted(one.path), one.cell_type).alias("text"),
+                f.lit(column.number).alias("column"),
+                f.lit(column.cell_type).alias("type"),
+                as_text(quoted(column.path), column.cell_type).alias("text"),
             )
-            for one in columns
-            if one.table == table and one.cell_type is not None
+            for column in columns
+            if column.table == table and column.cell_type is not None
         ]
         frame = context.input(table)
         if every is not None:
             frame = frame.where(f.pmod(row_hash(frame), f.lit(every[table])) == 0)
-        if each:
-            yield frame.select(f.inline(f.array(*each)))
+        if structs:
+            yield frame.select(f.inline(f.array(*structs)))
 
 
-def _of_paths(context: StageContext, every: Mapping[str, int] | None) -> DataFrame:
+def _path_values(context: StageContext, every: Mapping[str, int] | None) -> DataFrame:
     values = context.output("nested")
     if every is not None:
-        sampled = [
+        conditions = [
             (f.col("table") == table) & (f.pmod("row", f.lit(n)) == 0) for table, n in every.items()
         ]
-        values = values.where(reduce(Column.__or__, sampled))
+        values = values.where(reduce(Column.__or__, conditions))
     paths = context.output("columns").where(f.col("type").isNull()).drop("type")
     numbered = values.join(f.broadcast(paths), ["table", "path"])
     return numbered.select(f.col("number").alias("column"), "type", "text")

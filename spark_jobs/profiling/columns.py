@@ -21,7 +21,7 @@ from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["ProfiledColumn", "columns", "load_columns", "nested", "row_hash"]
 
-MOST_COLUMNS: Final = 2_048
+MAX_COLUMNS: Final = 2_048
 _NESTED: Final = pa.schema([("table", pa.string()), *FLATTENED])
 _COLUMNS: Final = pa.schema(
     [("number", pa.int32()), ("table", pa.string()), ("path", pa.string()), ("type", pa.string())]
@@ -33,9 +33,9 @@ class ProfiledColumn:
     """One column.
 
     Attributes:
-        number: Its position among all, by table and path.
+        number: Its position among all columns, by table and path.
         path: A field, or a path such as ``lines[].product``.
-        cell_type: That of all its values; None: a path, where each value has its own.
+        cell_type: The type of all its values; None: a path, whose values have individual types.
     """
 
     number: int
@@ -53,7 +53,7 @@ class ProfiledColumn:
 
 
 def nested(spec: IndSpec, context: StageContext) -> DataFrame:
-    """Flatten objects, lists, and texts that are JSON of them: a row for each value."""
+    """Flatten objects, lists, and texts that are their JSON, to a row for each value."""
     frames = [frame for table in spec.tables for frame in _flattened(table, context)]
     empty = context.spark.createDataFrame([], from_arrow_schema(_NESTED))
     return reduce(DataFrame.unionByName, frames, empty)
@@ -63,21 +63,21 @@ def columns(spec: IndSpec, context: StageContext) -> pa.Table:
     """Number the columns of all tables.
 
     Raises:
-        InputUnfit: There are none, or too many.
+        InputUnfit: There are no columns, or too many.
     """
-    there = context.output("nested").select("table", "field", "path").distinct()
-    # One more than there may be: this is the most that comes to the driver.
-    paths = there.limit(MOST_COLUMNS + 1).toArrow().to_pylist()
-    opened = {(one["table"], one["field"]) for one in paths}
-    found: list[tuple[str, str, str | None]] = [(p["table"], p["path"], None) for p in paths]
-    found += [one for one in _fields(spec, context) if one[:2] not in opened]
-    if len(found) > MOST_COLUMNS:
-        raise InputUnfit(f"There are more than {MOST_COLUMNS:,} columns: profile fewer tables.")
-    if not found:
+    distinct_paths = context.output("nested").select("table", "field", "path").distinct()
+    # One row beyond the limit, which bounds the rows on the driver.
+    paths = distinct_paths.limit(MAX_COLUMNS + 1).toArrow().to_pylist()
+    nested_fields = {(path["table"], path["field"]) for path in paths}
+    entries: list[tuple[str, str, str | None]] = [(p["table"], p["path"], None) for p in paths]
+    entries += [field for field in _fields(spec, context) if field[:2] not in nested_fields]
+    if len(entries) > MAX_COLUMNS:
+        raise InputUnfit(f"There are more than {MAX_COLUMNS:,} columns: profile fewer tables.")
+    if not entries:
         raise InputUnfit("The tables have no columns.")
-    # A path may have the name of a field: then the field is first.
-    ordered = sorted(found, key=lambda one: (one[0], one[1], one[2] or ""))
-    rows = [dict(zip(_COLUMNS.names, (n, *one), strict=True)) for n, one in enumerate(ordered)]
+    # A path can have the name of a field: then the path, without a type, is first.
+    ordered = sorted(entries, key=lambda entry: (entry[0], entry[1], entry[2] or ""))
+    rows = [dict(zip(_COLUMNS.names, (n, *entry), strict=True)) for n, entry in enumerate(ordered)]
     return pa.Table.from_pylist(rows, _COLUMNS)
 
 
@@ -85,15 +85,15 @@ def load_columns(context: StageContext) -> tuple[ProfiledColumn, ...]:
     rows = context.output_table("columns").to_pylist()
     return tuple(
         ProfiledColumn(
-            one["number"], one["table"], one["path"], CellType(one["type"]) if one["type"] else None
+            row["number"], row["table"], row["path"], CellType(row["type"]) if row["type"] else None
         )
-        for one in rows
+        for row in rows
     )
 
 
 def row_hash(frame: DataFrame) -> Column:
-    """A number for a row by which some are sampled: of its `id`, or of all its scalars."""
-    scalars = [one.name for one in frame.schema if not _is_nested(one.dataType)]
+    """Return a hash of a row for sampling: of its `id`, or of all its scalars."""
+    scalars = [field.name for field in frame.schema if not _is_nested(field.dataType)]
     names = ["id"] if "id" in scalars else scalars
     return f.xxhash64(*map(quoted, names)) if names else f.lit(0).cast("long")
 
@@ -111,27 +111,27 @@ def _fields(spec: IndSpec, context: StageContext) -> Iterator[tuple[str, str, st
 
 def _flattened(table: str, context: StageContext) -> Iterator[DataFrame]:
     frame = context.input(table)
-    nested_names = [one.name for one in frame.schema if _is_nested(one.dataType)]
+    nested_names = [field.name for field in frame.schema if _is_nested(field.dataType)]
     texts = [(name, f.to_json(quoted(name))) for name in nested_names]
     texts += [(name, quoted(name)) for name in _json_fields(frame)]
     if not texts:
         return
-    each = [f.struct(f.lit(name).alias("field"), json.alias("json")) for name, json in texts]
-    opened = frame.select(row_hash(frame).alias("row"), f.inline(f.array(*each)))
-    present = opened.where(f.col("json").isNotNull())
+    structs = [f.struct(f.lit(name).alias("field"), json.alias("json")) for name, json in texts]
+    documents = frame.select(row_hash(frame).alias("row"), f.inline(f.array(*structs)))
+    present = documents.where(f.col("json").isNotNull())
     values = present.mapInArrow(flatten_batches, from_arrow_schema(FLATTENED))
     yield values.withColumn("table", f.lit(table))
 
 
 def _json_fields(frame: DataFrame) -> Sequence[str]:
-    """The text fields whose every value is an object or a list as JSON."""
-    names = [one.name for one in frame.schema if isinstance(one.dataType, StringType)]
+    """Return the text fields whose values are all JSON of an object or a list."""
+    names = [field.name for field in frame.schema if isinstance(field.dataType, StringType)]
     if not names:
         return ()
     checks = [_all_json(quoted(name)).alias(f"c{at}") for at, name in enumerate(names)]
-    found = frame.agg(*checks).first()
-    assert found is not None  # an aggregate of no rows is a row
-    return [name for name, whether in zip(names, found, strict=True) if whether]
+    flags = frame.agg(*checks).first()
+    assert flags is not None  # an aggregate of no rows is a row
+    return [name for name, is_json in zip(names, flags, strict=True) if is_json]
 
 
 def _all_json(text: Column) -> Column:

@@ -1,4 +1,4 @@
-"""Flattens JSON to paths: `a.b` is a member, `a[]` an element; what is too deep stays JSON."""
+"""Flattens JSON to paths: `a.b` is a member, `a[]` an element; deeper values stay JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 from mediator.catalogue.storable import storable_text
 from spark_jobs.profiling.canonical import CellType
 
-__all__ = ["DEEPEST", "FLATTENED", "flatten", "flatten_batches"]
+__all__ = ["FLATTENED", "MAX_DEPTH", "flatten", "flatten_batches"]
 
-DEEPEST: Final = 16
-"""How many objects and lists within each other are opened."""
+MAX_DEPTH: Final = 16
+"""Maximum nesting of flattened objects and lists."""
 
 _Row: TypeAlias = tuple[int, str, str, str, str | None]
-_ROWS: Final = 16_384
+_BATCH_ROWS: Final = 16_384
 FLATTENED: Final = pa.schema(
     [
         ("row", pa.int64()),
@@ -30,19 +30,19 @@ FLATTENED: Final = pa.schema(
 
 
 class _Digits(str):
-    """A number as it was written: nothing is rounded."""
+    """A number in its written form, without rounding."""
 
     __slots__ = ()
 
 
 def flatten_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn columns `row`, `field` and `json` into a row for each value."""
+    """Convert columns `row`, `field` and `json` to a row for each value."""
     for batch in batches:
         rows: list[_Row] = []
         columns = (batch.column(name).to_pylist() for name in ("row", "field", "json"))
         for row, field, text in zip(*columns, strict=True):
-            rows += ((row, field, *found) for found in flatten(field, text))
-            if len(rows) >= _ROWS:
+            rows += ((row, field, *cell) for cell in flatten(field, text))
+            if len(rows) >= _BATCH_ROWS:
                 yield _batch(rows)
                 rows = []
         if rows:
@@ -52,11 +52,11 @@ def flatten_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 def flatten(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
     """Yield path, type and text of each scalar in a JSON text.
 
-    NUL and halves of surrogate pairs, which JSON can escape, are U+FFFD, in names too: reports
-    cannot hold the one, nor Arrow the others.
+    NUL and unpaired surrogates, which JSON can escape, become U+FFFD, also in names: reports cannot
+    store NUL, and Arrow cannot store surrogates.
     """
-    for found, type_, value in _flatten_text(path, text):
-        yield storable_text(found), type_, None if value is None else storable_text(value)
+    for inner, type_, value in _flatten_text(path, text):
+        yield storable_text(inner), type_, None if value is None else storable_text(value)
 
 
 def _flatten_text(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
@@ -72,10 +72,10 @@ def _flatten(path: str, value: Any, depth: int) -> Iterator[tuple[str, str, str 
     if not isinstance(value, dict | list):
         yield path, *_scalar(value)
         return
-    if depth == DEEPEST:
+    if depth == MAX_DEPTH:
         yield path, CellType.TEXT, json.dumps(value, ensure_ascii=False, sort_keys=True)
         return
-    members = value.items() if isinstance(value, dict) else [(None, each) for each in value]
+    members = value.items() if isinstance(value, dict) else [(None, item) for item in value]
     if not members:
         yield path, CellType.EMPTY, None
     for name, member in members:

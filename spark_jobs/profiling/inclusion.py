@@ -1,11 +1,11 @@
-"""SINDY: two shuffles give how many distinct values any two columns have in common.
+"""SINDY: two shuffles give the number of distinct values that any two columns share.
 
-The first brings equal values together, and gives the set of columns of each value as a bit mask;
-the second adds up, for each pair of columns, the values whose sets have both. Before each, what one
-task has is aggregated: a frequent value is one row of it, and a pair of columns one number.
+The first shuffle groups equal values, and gives the set of columns of each value as a bit mask; the
+second adds up, for each pair of columns, the values whose sets have both. Each task aggregates its
+rows first: a frequent value is one row, and a pair of columns one number.
 
-The paper intersects the sets instead, which gives exact inclusions only. Counts also give those
-that lack some values, and the distinct values of a column: it has them in common with itself.
+The paper intersects the sets instead, which gives only exact inclusions. Counts also give partial
+inclusions, and a column's distinct values: those that it shares with itself.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from pyspark.sql import functions as f
 __all__ = ["inclusions", "overlaps"]
 
 _BITS = 64
-_SETS = 1_024  # so many sets of 2,048 columns are unpacked in 8 MiB
+_SETS = 1_024  # sets unpacked at once: 8 MiB for 2,048 columns
 _PAIRS = "a int, b int, values long"
 
 
 def overlaps(cells: DataFrame, columns: int) -> DataFrame:
-    """Return ``a``, ``b`` and how many distinct ``values`` both columns have, if there are any.
+    """Return ``a``, ``b`` and the number of distinct ``values`` that both columns have, if any.
 
     Args:
-        cells: ``column``, and ``high`` and ``low``, which are the value.
-        columns: How many there are; they are numbered from 0.
+        cells: ``column``, and ``high`` and ``low``, the hash of the value.
+        columns: The number of columns, which are numbered from 0.
     """
     words = range(-(-columns // _BITS))
     masks = cells.groupBy("high", "low").agg(*(_word(at).alias(f"w{at}") for at in words))
-    counted = masks.drop("high", "low").mapInArrow(_pair_counter(columns), _PAIRS)
-    return counted.groupBy("a", "b").agg(f.sum("values").alias("values"))
+    partial_counts = masks.drop("high", "low").mapInArrow(_pair_counter(columns), _PAIRS)
+    return partial_counts.groupBy("a", "b").agg(f.sum("values").alias("values"))
 
 
 def inclusions(common: DataFrame, error: float) -> DataFrame:
     """Return the pairs in which ``b`` lacks at most this share of the values of ``a``.
 
-    A column without values is included in all others by definition; it has no overlap, and is not
-    in the result, as nothing follows from it.
+    A column without values is trivially included in all others; it has no overlap, so it is not in
+    the result.
     """
-    own = common.where(f.col("a") == f.col("b"))
-    dependent = own.select("a", f.col("values").alias("distinct_dependent"))
-    referenced = own.select("b", f.col("values").alias("distinct_referenced"))
+    self_overlaps = common.where(f.col("a") == f.col("b"))
+    dependent = self_overlaps.select("a", f.col("values").alias("distinct_dependent"))
+    referenced = self_overlaps.select("b", f.col("values").alias("distinct_referenced"))
     missing = (f.col("distinct_dependent") - f.col("values")).alias("missing")
     pairs = common.where(f.col("a") != f.col("b")).join(dependent, "a").join(referenced, "b")
-    found = pairs.select("a", "b", "distinct_dependent", "distinct_referenced", missing)
-    return found.where(f.col("missing") <= f.col("distinct_dependent") * f.lit(error))
+    dependencies = pairs.select("a", "b", "distinct_dependent", "distinct_referenced", missing)
+    return dependencies.where(f.col("missing") <= f.col("distinct_dependent") * f.lit(error))
 
 
 def _word(at: int) -> Column:
@@ -77,10 +77,10 @@ def _pair_counter(
 
 
 def _distinct_sets(batch: pa.RecordBatch) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return each set of columns once, as bytes, and how many values have it."""
+    """Return each distinct set of columns, as bytes, and the number of values with it."""
     words = np.column_stack([column.to_numpy() for column in batch.columns]).astype("<i8")
-    whole = words.view(f"V{words.shape[1] * 8}").ravel()
-    sets, values = np.unique(whole, return_counts=True)
+    packed = words.view(f"V{words.shape[1] * 8}").ravel()
+    sets, values = np.unique(packed, return_counts=True)
     return sets.view(np.uint8).reshape(len(sets), -1), values
 
 

@@ -29,7 +29,7 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
 
 
 class InclusionProfile:
-    """Finds which columns hold only values of other columns, in any number of tables."""
+    """Finds columns whose values all occur in other columns, in any number of tables."""
 
     name = "profile.ind"
     summary = "Finds columns whose values all occur in another column, and proposes references."
@@ -50,6 +50,6 @@ class InclusionProfile:
         return forecast(spec, context)
 
     def stages(self, spec: IndSpec) -> tuple[Stage, ...]:
-        several = (f"arity {arity}" for arity in range(2, spec.arity + 1))
-        names = ("nested", "columns", "statistics", "overlaps", *several, "inclusions")
+        multi_column = (f"arity {arity}" for arity in range(2, spec.arity + 1))
+        names = ("nested", "columns", "statistics", "overlaps", *multi_column, "inclusions")
         return stages_in("spark_jobs.profiling.stages", names, spec)

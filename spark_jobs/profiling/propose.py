@@ -1,4 +1,4 @@
-"""What follows from dependencies: references for the schema, and blocking rules for linkage."""
+"""Proposes references for the schema, and blocking rules for linkage, from dependencies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spark_jobs.runner.specification import ClassSource, FileSource
 __all__ = ["LIKELY", "blocking_rules", "references"]
 
 LIKELY: Final = 0.6
-"""The least score of a proposal."""
-_LARGEST_BLOCK: Final = 100
-"""Rows of a table that may have one value on average."""
+"""The minimum score of a proposal."""
+_MAX_BLOCK_ROWS: Final = 100
+"""Maximum mean number of rows of a table with the same value."""
 
 _Row = Mapping[str, Any]
 
@@ -23,12 +23,12 @@ def references(
 ) -> list[dict[str, Any]]:
     """Return the most likely reference of each column, best first.
 
-    Between classes each has the ``patch`` of the schema (a merge patch, which adds a field), and
-    the ``copy`` that gives it values.
+    A reference between classes has the ``patch`` of the schema (a merge patch that adds a field),
+    and the ``copy`` that fills the field.
 
     Args:
-        ranked: Dependencies of single columns, by falling score.
-        fields: Names of the fields of each table.
+        ranked: Dependencies of single columns, by descending score.
+        fields: The names of the fields of each table.
     """
     best: dict[tuple[str, str], _Row] = {}
     for row in ranked:
@@ -54,17 +54,17 @@ def blocking_rules(
 
 def _reference(spec: IndSpec, row: _Row, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     (dependent,), (referenced,) = row["dependent"], row["referenced"]
-    described = {
+    proposal = {
         "dependent": f"{row['dependent_table']}.{dependent}",
         "referenced": f"{row['referenced_table']}.{referenced}",
         "score": row["score"],
         "why": row["why"],
     }
     left, right = (spec.sources[row[f"{side}_table"]] for side in ("dependent", "referenced"))
-    there = fields[row["dependent_table"]]
-    added = f"{dependent}_ref"
-    # A filter hides objects, and what is no key leads to several: such references would be wrong.
-    # What has another name in this job is no field of the class.
+    dependent_fields = fields[row["dependent_table"]]
+    new_field = f"{dependent}_ref"
+    # Wrong references: a filter hides objects, and a column that is not a key matches several.
+    # A renamed column is not a field of the class.
     if (
         not isinstance(left, ClassSource)
         or not isinstance(right, ClassSource)
@@ -72,26 +72,26 @@ def _reference(spec: IndSpec, row: _Row, fields: Mapping[str, Sequence[str]]) ->
         or right.filter is not None
         or {**left.rename, **right.rename}
         or row["key"] < 1
-        or dependent not in there
+        or dependent not in dependent_fields
         or dependent == "id"
         or referenced not in fields[row["referenced_table"]]
-        or added in there
+        or new_field in dependent_fields
     ):
-        return described
+        return proposal
     field = {"type": "reference", "to": right.class_name, "index": True}
-    classes: dict[str, Any] = {left.class_name: {"fields": {added: field}}}
+    classes: dict[str, Any] = {left.class_name: {"fields": {new_field: field}}}
     source = f"{left.class_name}.{dependent}"
     if referenced != "id":
         indexed = classes.setdefault(right.class_name, {"fields": {}})
         indexed["fields"][referenced] = {"index": True}
         source += f"={right.class_name}.{referenced}.id"
-    return {**described, "patch": {"classes": classes}, "copy": f"{source}:{added}"}
+    return {**proposal, "patch": {"classes": classes}, "copy": f"{source}:{new_field}"}
 
 
 def _blocks(row: _Row, name: str, fields: Mapping[str, Sequence[str]]) -> bool:
     tables = (row["dependent_table"], row["referenced_table"])
-    fine = row["key"] * _LARGEST_BLOCK >= 1
-    return fine and name != "id" and all(name in fields[table] for table in tables)
+    is_selective = row["key"] * _MAX_BLOCK_ROWS >= 1
+    return is_selective and name != "id" and all(name in fields[table] for table in tables)
 
 
 def _linkage(spec: IndSpec, tables: Sequence[str], columns: Iterable[str]) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def _linkage(spec: IndSpec, tables: Sequence[str], columns: Iterable[str]) -> di
 def _inputs(spec: IndSpec, tables: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for table in tables:
         source = spec.sources[table]
-        renamed = {"rename": source.rename} if source.rename else {}
+        rename = {"rename": source.rename} if source.rename else {}
         match source:
             case FileSource(path=path, format=format_):
-                yield table, {"file": path, "format": format_, **renamed}
+                yield table, {"file": path, "format": format_, **rename}
             case ClassSource(class_name=name, filter=filter_):
-                filtered = {} if filter_ is None else {"filter": filter_}
-                yield table, {"class": name, **filtered, **renamed}
+                condition = {} if filter_ is None else {"filter": filter_}
+                yield table, {"class": name, **condition, **rename}

@@ -1,7 +1,7 @@
-"""Ranks inclusion dependencies by how likely they are references, each with the reasons.
+"""Ranks inclusion dependencies by their likelihood of being references, with reasons.
 
-An inclusion alone says little: the numbers from 1 to 5 are included in every longer count. A
-reference leads to a key, is named after it, has many values, and these reach much of the key's.
+An inclusion alone is weak evidence: the numbers from 1 to 5 are included in every longer count. A
+reference points to a key, is named after it, and has many values, which cover much of the key's.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _WORDS: Final = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![a-z])|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What the score of a dependency needs to know about columns.
+    """The columns' data for the scores of dependencies.
 
     Attributes:
-        columns: By their number.
-        values: How many values each has, with repetitions; those without any are missing.
+        columns: Columns by their number.
+        values: The number of values of each column, with repetitions; columns without values are
+            missing.
     """
 
     columns: Sequence[ProfiledColumn]
@@ -47,30 +48,35 @@ class Ranking:
         def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 if batch.num_rows:
-                    yield pa.RecordBatch.from_pylist([self.row(one) for one in batch.to_pylist()])
+                    yield pa.RecordBatch.from_pylist(
+                        [self.row(column) for column in batch.to_pylist()]
+                    )
 
         return rank
 
-    def row(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row of the result for a dependency between columns given by their numbers."""
-        dependent = [self.columns[number] for number in found["dependent"]]
-        referenced = [self.columns[number] for number in found["referenced"]]
-        distinct, referenced_distinct = found["distinct_dependent"], found["distinct_referenced"]
-        present = distinct - found["missing"]
-        # Of several columns, at least: rows that lack one of them have no tuple.
-        values = min(self.values[number] for number in found["referenced"])
+    def row(self, dependency: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of the result for a dependency between columns, by their numbers."""
+        dependent = [self.columns[number] for number in dependency["dependent"]]
+        referenced = [self.columns[number] for number in dependency["referenced"]]
+        distinct, referenced_distinct = (
+            dependency["distinct_dependent"],
+            dependency["distinct_referenced"],
+        )
+        present = distinct - dependency["missing"]
+        # A lower bound for several columns: rows that lack one of them have no tuple.
+        values = min(self.values[number] for number in dependency["referenced"])
         names = [name_similarity(*pair) for pair in zip(dependent, referenced, strict=True)]
-        return _scored(
+        return _score(
             {
                 "id": result_id(_name(dependent), _name(referenced)),
                 "dependent_table": dependent[0].table,
-                "dependent": [one.path for one in dependent],
+                "dependent": [column.path for column in dependent],
                 "referenced_table": referenced[0].table,
-                "referenced": [one.path for one in referenced],
+                "referenced": [column.path for column in referenced],
                 "distinct_dependent": distinct,
                 "distinct_referenced": referenced_distinct,
-                "missing": found["missing"],
-                "error": found["missing"] / distinct,
+                "missing": dependency["missing"],
+                "error": dependency["missing"] / distinct,
                 "coverage": present / referenced_distinct,
                 "key": min(1.0, referenced_distinct / values),
                 "names": sum(names) / len(names),
@@ -79,14 +85,14 @@ class Ranking:
 
 
 def name_similarity(dependent: ProfiledColumn, referenced: ProfiledColumn) -> float:
-    """Return the share of the words of a name that the other name, or its table, has as well.
+    """Return the share of the words of a name that also occur in the other name or its table.
 
-    `customer_id` and `id` of `customers` are the same, `l_orderkey` and `o_orderkey` as well.
+    `customer_id` and `id` of `customers` agree, and so do `l_orderkey` and `o_orderkey`.
     """
-    own, other = _words(dependent.path), _words(referenced.path) | _words(referenced.table)
-    if _words(referenced.path) <= {"id", "key"} and not own - {"id", "key"}:
-        return 0.0  # each table has an id: that alone relates nothing
-    return len(own & other) / len(own) if own else 0.0
+    words, other = _words(dependent.path), _words(referenced.path) | _words(referenced.table)
+    if _words(referenced.path) <= {"id", "key"} and not words - {"id", "key"}:
+        return 0.0  # every table has an id, which is no evidence
+    return len(words & other) / len(words) if words else 0.0
 
 
 def _words(name: str) -> frozenset[str]:
@@ -95,26 +101,26 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(word.removesuffix("s") or word for word in long)
 
 
-def _scored(row: dict[str, Any]) -> dict[str, Any]:
+def _score(row: dict[str, Any]) -> dict[str, Any]:
     size = 1 - 1 / (1 + row["distinct_dependent"] / _FEW_VALUES)
-    likely = (
+    likelihood = (
         _WEIGHT_ALONE
         + _WEIGHT_NAMES * row["names"]
         + _WEIGHT_VALUES * size
         + _WEIGHT_COVERAGE * row["coverage"]
     )
-    score = round(row["key"] * likely * (1 - row["error"]), 4)
-    return {**row, "score": score, "why": _why(row)}
+    score = round(row["key"] * likelihood * (1 - row["error"]), 4)
+    return {**row, "score": score, "why": _reason(row)}
 
 
-def _why(row: Mapping[str, Any]) -> str:
+def _reason(row: Mapping[str, Any]) -> str:
     distinct, missing = row["distinct_dependent"], row["missing"]
-    held = f"All {distinct:,}" if not missing else f"{distinct - missing:,} of {distinct:,}"
+    present = f"All {distinct:,}" if not missing else f"{distinct - missing:,} of {distinct:,}"
     return (
-        f"{held} distinct values occur there; they are {row['coverage']:.0%} of its distinct "
+        f"{present} distinct values occur there; they are {row['coverage']:.0%} of its distinct "
         f"values. It is {row['key']:.0%} unique. The names have {row['names']:.0%} in common."
     )
 
 
 def _name(columns: Sequence[ProfiledColumn]) -> str:
-    return f"{columns[0].table}({', '.join(one.path for one in columns)})"
+    return f"{columns[0].table}({', '.join(column.path for column in columns)})"

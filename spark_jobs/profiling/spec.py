@@ -1,4 +1,4 @@
-"""Specifications of `profile.ind`: the tables, what counts as null, how exact, how many columns."""
+"""Specifications of `profile.ind`: tables, nulls, tolerated error, and arity."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spark_jobs.runner.specification import Source, Specification, SpecInvalid
 
 __all__ = ["IndSpec", "ValueRule"]
 
-_MOST_TABLES: Final = 256
-_MOST_ARITY: Final = 4
+_MAX_TABLES: Final = 256
+_MAX_ARITY: Final = 4
 
 
 def _table_name(name: str) -> str:
@@ -23,10 +23,10 @@ def _table_name(name: str) -> str:
 
 
 class ValueRule(Specification):
-    """Which values of two systems are the same, beyond the rule that always holds.
+    """Rules by which values of two systems are equal, in addition to the canonical form.
 
     Attributes:
-        nulls: Texts that stand for no value.
+        nulls: Texts that represent null.
         fold: Whether texts are compared without case, and without blanks at either end.
     """
 
@@ -39,19 +39,19 @@ class IndSpec(Specification):
 
     Attributes:
         sources: The tables by name.
-        values: When two values are the same.
-        error: The share of a column's distinct values that the other column may lack.
-        arity: Dependencies between as many columns together are looked for, too.
-        candidates: How many dependencies of several columns are validated at most, in each arity.
+        values: The rules for equal values.
+        error: The maximum share of a column's distinct values that the other column lacks.
+        arity: The maximum number of columns of a dependency.
+        candidates: Maximum dependencies of several columns that are validated, in each arity.
     """
 
     sources: Annotated[
         dict[Annotated[str, AfterValidator(_table_name)], Source],
-        Field(min_length=1, max_length=_MOST_TABLES),
+        Field(min_length=1, max_length=_MAX_TABLES),
     ] = Field(validation_alias="inputs")
     values: ValueRule = ValueRule()
     error: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    arity: Annotated[int, Field(ge=1, le=_MOST_ARITY)] = 1
+    arity: Annotated[int, Field(ge=1, le=_MAX_ARITY)] = 1
     candidates: Annotated[int, Field(ge=1, le=2_000)] = 500
 
     @model_validator(mode="after")

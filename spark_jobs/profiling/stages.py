@@ -1,4 +1,4 @@
-"""The forecast of a profile, and its stages, each of inputs and what earlier ones kept."""
+"""The forecast of a profile, and its stages: each reads inputs and frames of earlier stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.profiling.cells import cells, keyed
+from spark_jobs.profiling.cells import cells, hash_values
 from spark_jobs.profiling.columns import columns, load_columns, nested
 from spark_jobs.profiling.inclusion import inclusions, overlaps
 from spark_jobs.profiling.propose import LIKELY, blocking_rules, references
@@ -25,12 +25,12 @@ _CELLS_PER_S: Final = 500_000
 _STARTING_S: Final = 5.0
 _BASE_BYTES: Final = 512 * 2**20
 _BYTES_PER_CELL: Final = 4
-"""What is not aggregated before the shuffle is spilled to disk beyond that."""
-_MOST_PROPOSALS: Final = 500
+"""Memory per cell; unaggregated values beyond it are spilled to disk before the shuffle."""
+_MAX_PROPOSALS: Final = 500
 
 
 def forecast(spec: IndSpec, context: StageContext) -> Forecast:
-    """Count rows and fields; what is nested is only known when it is flattened."""
+    """Count rows and fields; nested values are unknown until they are flattened."""
     rows = {table: context.input_rows(table) for table in spec.tables}
     widths = {table: len(context.input(table).columns) for table in spec.tables}
     values = sum(rows[table] * widths[table] for table in spec.tables)
@@ -50,9 +50,9 @@ def forecast(spec: IndSpec, context: StageContext) -> Forecast:
 
 
 def _overlaps(spec: IndSpec, context: StageContext) -> DataFrame:
-    known = load_columns(context)
-    context.count("columns", len(known))
-    return overlaps(keyed(cells(spec, context, known)), len(known))
+    columns_ = load_columns(context)
+    context.count("columns", len(columns_))
+    return overlaps(hash_values(cells(spec, context, columns_)), len(columns_))
 
 
 def _several(arity: int, spec: IndSpec, context: StageContext) -> DataFrame:
@@ -62,16 +62,16 @@ def _several(arity: int, spec: IndSpec, context: StageContext) -> DataFrame:
 def _of_arity(spec: IndSpec, context: StageContext, arity: int) -> DataFrame:
     if arity > 1:
         return context.output(f"arity {arity}")
-    found = inclusions(context.output("overlaps"), spec.error)
+    dependencies = inclusions(context.output("overlaps"), spec.error)
     sides = f.array("a").alias("dependent"), f.array("b").alias("referenced")
-    return found.select(*sides, "distinct_dependent", "distinct_referenced", "missing")
+    return dependencies.select(*sides, "distinct_dependent", "distinct_referenced", "missing")
 
 
 def _inclusions(spec: IndSpec, context: StageContext) -> DataFrame:
-    """Rank what was found, best first, and propose what follows from it."""
-    found = [_of_arity(spec, context, arity) for arity in range(1, spec.arity + 1)]
-    ranking = Ranking(load_columns(context), _described(spec, context))
-    ranked = reduce(DataFrame.unionByName, found).mapInArrow(ranking.kernel(), RANKED)
+    """Rank dependencies, best first, and report proposals."""
+    frames = [_of_arity(spec, context, arity) for arity in range(1, spec.arity + 1)]
+    ranking = Ranking(load_columns(context), _report_columns(spec, context))
+    ranked = reduce(DataFrame.unionByName, frames).mapInArrow(ranking.kernel(), RANKED)
     _propose(spec, context, ranking, ranked)
     return ranked.orderBy(*_best_first())
 
@@ -81,30 +81,30 @@ def _best_first() -> list[Column]:
     return [f.desc("score"), *map(f.col, names)]
 
 
-def _described(spec: IndSpec, context: StageContext) -> dict[int, int]:
-    """Report the statistics; return how many values each column has."""
-    found = {one["column"]: one for one in context.output_table("statistics").to_pylist()}
-    own = context.output("overlaps").where(f.col("a") == f.col("b")).select("a", "values")
-    distinct = {one["a"]: one["values"] for one in own.toArrow().to_pylist()}
+def _report_columns(spec: IndSpec, context: StageContext) -> dict[int, int]:
+    """Report the statistics; return the number of values of each column."""
+    by_column = {row["column"]: row for row in context.output_table("statistics").to_pylist()}
+    selves = context.output("overlaps").where(f.col("a") == f.col("b")).select("a", "values")
+    distinct = {row["a"]: row["values"] for row in selves.toArrow().to_pylist()}
     rows = {table: context.input_rows(table) for table in spec.tables}
-    context.report("columns", report(load_columns(context), found, rows, distinct))
-    return {number: one["values"] for number, one in found.items()}
+    context.report("columns", report(load_columns(context), by_column, rows, distinct))
+    return {number: row["values"] for number, row in by_column.items()}
 
 
 def _propose(spec: IndSpec, context: StageContext, ranking: Ranking, ranked: DataFrame) -> None:
     fields: dict[str, list[str]] = {table: [] for table in spec.tables}
-    for one in ranking.columns:
-        if one.is_field:
-            fields[one.table].append(one.path)
+    for column in ranking.columns:
+        if column.is_field:
+            fields[column.table].append(column.path)
     between = ranked.where(f.col("dependent_table") != f.col("referenced_table"))
     single = between.where(f.size("dependent") == 1).orderBy(*_best_first())
-    likely: list[Any] = (
-        single.where(f.col("score") >= LIKELY).limit(_MOST_PROPOSALS).toArrow().to_pylist()
+    likely_references: list[Any] = (
+        single.where(f.col("score") >= LIKELY).limit(_MAX_PROPOSALS).toArrow().to_pylist()
     )
     same_name = single.where(f.col("dependent") == f.col("referenced"))
-    alike: list[Any] = same_name.limit(_MOST_PROPOSALS).toArrow().to_pylist()
-    context.report("references", {"proposals": references(spec, likely, fields)})
-    context.report("blocking", {"jobs": blocking_rules(spec, alike, fields)})
+    same_names: list[Any] = same_name.limit(_MAX_PROPOSALS).toArrow().to_pylist()
+    context.report("references", {"proposals": references(spec, likely_references, fields)})
+    context.report("blocking", {"jobs": blocking_rules(spec, same_names, fields)})
 
 
 STAGES: Final[Mapping[str, Callable[[IndSpec, StageContext], Frame]]] = {

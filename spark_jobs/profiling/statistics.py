@@ -1,4 +1,4 @@
-"""What each column holds: values, nulls, distinct values, extremes, types, patterns, top values."""
+"""Statistics of columns: values, nulls, distinct values, extremes, types, patterns, top values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from spark_jobs.runner.port import StageContext
 __all__ = ["report", "statistics"]
 
 _SAMPLE: Final = 20_000
-"""Rows of a table of which top values and patterns are counted; all of a smaller one."""
+"""Sampled rows of a table for top values and patterns; all rows of a smaller table."""
 _TOP: Final = 5
-_SHOWN: Final = 64
-"""Characters of a value or a pattern that are shown."""
+_MAX_CHARACTERS: Final = 64
+"""Maximum characters of a value or a pattern in the report."""
 _RUNS: Final = (("\\p{Lu}+", "A"), ("\\p{L}+", "a"), ("[0-9]+", "9"))
-_TYPES: Final = tuple(one.value for one in CellType if one is not CellType.EMPTY)
+_TYPES: Final = tuple(item.value for item in CellType if item is not CellType.EMPTY)
 
 _MEASURES: Final[Mapping[str, tuple[str, str]]] = {
     "values": ("shown", "count"),
@@ -48,67 +48,71 @@ def statistics(spec: IndSpec, context: StageContext) -> DataFrame:
     columns = load_columns(context)
     every = {t: -(-context.input_rows(t) // _SAMPLE) or 1 for t in spec.tables}
     sample = cells(spec, context, columns, every)
-    shown = f.substring("value", 1, _SHOWN).alias("value")
-    counted = sample.groupBy("column", shown).agg(f.count("*").alias("n"))
-    patterns = counted.groupBy("column", _pattern(f.col("value")).alias("value"))
-    whole = _counted(cells(spec, context, columns))
-    top, shapes = _most(counted, "top"), _most(patterns.agg(f.sum("n").alias("n")), "patterns")
-    return whole.join(top, "column", "left").join(shapes, "column", "left")
+    prefix = f.substring("value", 1, _MAX_CHARACTERS).alias("value")
+    value_counts = sample.groupBy("column", prefix).agg(f.count("*").alias("n"))
+    patterns = value_counts.groupBy("column", _pattern(f.col("value")).alias("value"))
+    all_counts = _count(cells(spec, context, columns))
+    top, shapes = (
+        _top_values(value_counts, "top"),
+        _top_values(patterns.agg(f.sum("n").alias("n")), "patterns"),
+    )
+    return all_counts.join(top, "column", "left").join(shapes, "column", "left")
 
 
 def report(
     columns: Sequence[ProfiledColumn],
-    found: Mapping[int, Mapping[str, Any]],
+    by_column: Mapping[int, Mapping[str, Any]],
     rows: Mapping[str, int],
     distinct: Mapping[int, int],
 ) -> dict[str, Any]:
-    """Return the statistics of all columns as JSON, also of those without values."""
-    return {"columns": [_described(one, found, rows, distinct) for one in columns]}
+    """Return the statistics of all columns as JSON, including columns without values."""
+    return {"columns": [_describe(column, by_column, rows, distinct) for column in columns]}
 
 
-def _described(
+def _describe(
     column: ProfiledColumn,
-    found: Mapping[int, Mapping[str, Any]],
+    by_column: Mapping[int, Mapping[str, Any]],
     rows: Mapping[str, int],
     distinct: Mapping[int, int],
 ) -> dict[str, Any]:
-    said = {"table": column.table, "column": column.path, "rows": rows[column.table]}
+    head = {"table": column.table, "column": column.path, "rows": rows[column.table]}
     nulls = {} if not column.is_field else {"nulls": rows[column.table]}
-    own = found.get(column.number)
-    if own is None:
-        return {**said, **nulls, "values": 0, "distinct": 0}
+    measures = by_column.get(column.number)
+    if measures is None:
+        return {**head, **nulls, "values": 0, "distinct": 0}
     if nulls:
-        nulls = {"nulls": rows[column.table] - own["values"]}
-    types = {name: own[name] for name in _TYPES if own[name]}
-    numbers = {"numbers": own["numbers"]} if own["numbers"] else {}
+        nulls = {"nulls": rows[column.table] - measures["values"]}
+    types = {name: measures[name] for name in _TYPES if measures[name]}
+    numbers = {"numbers": measures["numbers"]} if measures["numbers"] else {}
     return {
-        **said, **nulls, "values": own["values"], "distinct": distinct.get(column.number, 0),
+        **head, **nulls, "values": measures["values"], "distinct": distinct.get(column.number, 0),
         "types": types, **numbers,
-        "min": own["least"], "max": own["greatest"], "mean_length": round(own["length"], 1),
-        **{name: [dict(one) for one in own[name] or ()] for name in ("patterns", "top")},
+        "min": measures["least"], "max": measures["greatest"],
+        "mean_length": round(measures["length"], 1),
+        **{name: [dict(item) for item in measures[name] or ()] for name in ("patterns", "top")},
     }  # fmt: skip
 
 
-def _counted(values: DataFrame) -> DataFrame:
-    """Count and compare: as numbers where all values are numbers, else as texts.
+def _count(values: DataFrame) -> DataFrame:
+    """Count values, and find extremes: as numbers if all values are numbers, otherwise as texts.
 
-    Batches are counted by Arrow: Spark would sort all values to find the least text of a column.
+    Arrow counts batches, because Spark would sort all values to find a column's least text.
     """
     parts = values.select("column", "type", "value").mapInArrow(_count_batches, _PARTS)
     all_numbers = f.sum("numbers") == f.sum("values")
-    least, greatest = f.min_by("least_number", "least"), f.max_by("greatest_number", "greatest")
+    minimum, maximum = f.min_by("least_number", "least"), f.max_by("greatest_number", "greatest")
     return parts.groupBy("column").agg(
         f.sum("values").alias("values"),
         f.sum("numbers").alias("numbers"),
         *(f.sum(f.when(f.col("type") == t, f.col("values")).otherwise(0)).alias(t) for t in _TYPES),
-        f.when(all_numbers, least).otherwise(f.min("first")).alias("least"),
-        f.when(all_numbers, greatest).otherwise(f.max("last")).alias("greatest"),
+        f.when(all_numbers, minimum).otherwise(f.min("first")).alias("least"),
+        f.when(all_numbers, maximum).otherwise(f.max("last")).alias("greatest"),
         (f.sum("characters") / f.sum("values")).alias("length"),
     )
 
 
 def _count_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what each batch has of each column and type."""
+    """Yield the measures of each batch, by column and type."""
     for batch in batches:
         value = batch.column("value")
         number = pc.if_else(pc.match_substring_regex(value, NUMBER), value, None)
@@ -118,33 +122,33 @@ def _count_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
                 "type": batch.column("type"),
                 "number": number,
                 "size": pc.cast(number, pa.float64()),
-                "shown": pc.utf8_slice_codeunits(value, 0, _SHOWN),
+                "shown": pc.utf8_slice_codeunits(value, 0, _MAX_CHARACTERS),
                 "characters": pc.utf8_length(value),
             }
         ).sort_by("size")
-        # In one thread the first number is the least one.
+        # In one thread, the first number is the least.
         grouped = measured.group_by(["column", "type"], use_threads=False)
-        counted = grouped.aggregate([*_MEASURES.values()])
-        found = {name: counted.column("_".join(of)) for name, of in _MEASURES.items()}
-        keys = {name: counted.column(name) for name in ("column", "type")}
-        yield from pa.table({**keys, **found}).to_batches()
+        counts = grouped.aggregate([*_MEASURES.values()])
+        measures = {name: counts.column("_".join(key)) for name, key in _MEASURES.items()}
+        keys = {name: counts.column(name) for name in ("column", "type")}
+        yield from pa.table({**keys, **measures}).to_batches()
 
 
-def _most(counted: DataFrame, name: str) -> DataFrame:
-    """The most frequent values of each column, with the share of the sample that has them."""
+def _top_values(counts: DataFrame, name: str) -> DataFrame:
+    """Return the most frequent values of each column, with their shares of the sample."""
     by_column = Window.partitionBy("column")
     rank = f.row_number().over(by_column.orderBy(f.desc("n"), "value")).alias("rank")
     total = f.sum("n").over(by_column)
-    ranked = counted.select("column", "value", (f.col("n") / total).alias("share"), rank)
-    each = f.struct("rank", "value", "share")
+    ranked = counts.select("column", "value", (f.col("n") / total).alias("share"), rank)
+    entry = f.struct("rank", "value", "share")
     best = ranked.where(f.col("rank") <= _TOP).groupBy("column")
-    listed = f.array_sort(f.collect_list(each))
-    without_rank = f.transform(listed, lambda one: f.struct(one["value"], one["share"]))
+    ranked_list = f.array_sort(f.collect_list(entry))
+    without_rank = f.transform(ranked_list, lambda at: f.struct(at["value"], at["share"]))
     return best.agg(without_rank.alias(name))
 
 
 def _pattern(value: Column) -> Column:
-    """The shape of a value: ``A`` for capitals, ``a`` for other words, ``9`` for digits."""
+    """Return the shape of a value: ``A`` for capitals, ``a`` for other words, ``9`` for digits."""
     for run, letter in _RUNS:
         value = f.regexp_replace(value, run, letter)
     return value

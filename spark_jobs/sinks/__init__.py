@@ -1,1 +1,1 @@
-"""Where results of runs go, besides their files."""
+"""Destinations of results of runs, besides their files."""

@@ -1,4 +1,4 @@
-"""Finds a text that occurs twice among very many, in the memory of their digests."""
+"""Finds a duplicate among very many texts, in the memory of their digests."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["doubled_text"]
+__all__ = ["duplicate_text"]
 
-_DIGEST: Final = 16
-"""Bytes: of so many, two texts of a result never have the same digest."""
+_DIGEST_BYTES: Final = 16
+"""Bytes of a digest: enough that two texts of a result never have the same digest."""
 
 
-def doubled_text(texts: Callable[[], Iterable[str]]) -> str | None:
+def duplicate_text(texts: Callable[[], Iterable[str]]) -> str | None:
     """Find a text that occurs more than once.
 
     Args:
-        texts: Gives them; called again to find the text of a digest that occurred twice.
+        texts: Returns the texts; called again to find the text of a duplicate digest.
 
     Returns:
-        One such text; None: each occurs once.
+        A duplicate text; None: each occurs once.
     """
     digests = bytearray()
     for text in texts():
         digests += _digest(text)
-    ordered = np.frombuffer(digests, f"S{_DIGEST}")
+    ordered = np.frombuffer(digests, f"S{_DIGEST_BYTES}")
     ordered.sort()  # in place
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if not repeated.size:
+    duplicates = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not duplicates.size:
         return None
-    # NumPy leaves out zeros at the end.
-    wanted = bytes(repeated[0]).ljust(_DIGEST, b"\0")
-    return next(text for text in texts() if _digest(text) == wanted)
+    # NumPy drops trailing zeros.
+    digest = bytes(duplicates[0]).ljust(_DIGEST_BYTES, b"\0")
+    return next(text for text in texts() if _digest(text) == digest)
 
 
 def _digest(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=_DIGEST).digest()
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()

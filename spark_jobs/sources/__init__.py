@@ -1,1 +1,1 @@
-"""Where the inputs of runs come from."""
+"""Sources of the inputs of runs."""

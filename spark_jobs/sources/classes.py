@@ -1,15 +1,15 @@
 """Classes as inputs: a Python Data Source that reads through the mediator, in partitions.
 
-**Partitions.** The ids that meet the filter are listed once, without their fields, and cut into
-ranges of about equal size; each range is read by a task of its own, in pages, with the requested
-fields. The mediator joins groups that are on two systems, as for any query.
+**Partitions.** The ids that match the filter are listed once, without fields, and divided into
+ranges of about equal size; a separate task reads each range, in pages, with the requested fields.
+The mediator joins groups on different systems, as for any query.
 
-**Consistency.** Every page is a strong read: each object is as it was at some moment between the
-beginning and the end of the reading, its groups as of one version vector. There is no snapshot over
-objects: one that is created or deleted meanwhile is read, or is not. Ranges cover all ids, also
-those that did not exist when they were cut.
+**Consistency.** Every page is a strong read: each object is as it was at some moment during the
+read, with its groups at one version vector. There is no snapshot across objects: an object that is
+created or deleted meanwhile may or may not be read. Ranges cover all ids, including ids created
+after the division.
 
-**Secrets.** A plan holds names only. A task finds the catalogue in the environment of its worker
+**Secrets.** A plan has names only. A task finds the catalogue in the environment of its worker
 (``PORTOLAN_CATALOGUE_URL``), and the systems in the catalogue.
 """
 
@@ -48,15 +48,15 @@ from spark_jobs.runner.specification import ClassSource
 __all__ = ["CATALOGUE", "ClassData", "ReadRequest", "read_class", "read_class_table"]
 
 CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
-"""The environment variable that holds the catalogue's address for a task."""
+"""The environment variable with the catalogue's address for a task."""
 
 ID_PAGE: Final = 10_000
 PAGE: Final = 2_000
-LEAST: Final = 1_000
-"""The least number of objects for which a further partition is worth its cost."""
+MIN_PARTITION_OBJECTS: Final = 1_000
+"""The minimum number of objects that justifies another partition."""
 
 _LIMITS: Final = Limits(rows=2**62, seconds=600.0)
-"""Of one page: a filter that finds little may have to read much."""
+"""Limits of one page: a selective filter can have to read many rows."""
 
 _TYPES: Final[Mapping[FieldType, pa.DataType]] = {
     FieldType.INTEGER: pa.int64(),
@@ -65,11 +65,11 @@ _TYPES: Final[Mapping[FieldType, pa.DataType]] = {
     FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     FieldType.BINARY: pa.binary(),
 }
-"""Types that Arrow has; decimals and structures are texts, as in JSON."""
+"""Types with an Arrow equivalent; decimals and structures are texts, as in JSON."""
 
 
 def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataFrame:
-    """Read a class: `id` and the requested fields; null and missing are both null.
+    """Read a class: `id` and the requested fields; missing fields are null.
 
     Raises:
         InputUnfit: There is no such class or field.
@@ -84,9 +84,9 @@ def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataF
 def read_class_table(
     input_: Input, source: ClassSource, check: Callable[[], None]
 ) -> pa.Table | None:
-    """Read the same in this process; None: there are more than `input_.local_rows` objects.
+    """Read a class in this process; None: it has more than `input_.local_rows` objects.
 
-    `check` is called after each page, and may raise.
+    `check` is called after each page, and can raise.
 
     Raises:
         InputUnfit: There is no such class or field.
@@ -115,7 +115,7 @@ def _request(input_: Input, source: ClassSource, partitions: int) -> ReadRequest
 
 
 class ReadRequest(BaseModel):
-    """What is read, by names; as JSON it is the option of the data source."""
+    """The request of a read, by names; its JSON is the option of the data source."""
 
     input: str
     database: str
@@ -127,14 +127,14 @@ class ReadRequest(BaseModel):
 
 @dataclass
 class _Range(InputPartition):
-    """Ids beyond one and up to another; None: no end on that side."""
+    """Ids after `after` and up to `last`; None: unbounded on that side."""
 
     after: str | None
     last: str | None
 
 
 class ClassData(DataSource):
-    """The data source; its option holds names, and never the address of a system."""
+    """The data source; its option has names, never the address of a system."""
 
     @classmethod
     def name(cls) -> str:
@@ -159,8 +159,8 @@ class _ClassReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with _open_class(self._request) as open_class:
             ids = open_class.ids()
-        size = max(LEAST, -(-len(ids) // self._request.partitions))
-        # The last range has no end: it also covers ids that are created after this.
+        size = max(MIN_PARTITION_OBJECTS, -(-len(ids) // self._request.partitions))
+        # The last range is unbounded, to cover ids that are created later.
         cuts: list[str | None] = [*ids[size - 1 : len(ids) - 1 : size]]
         return [_Range(*ends) for ends in zip([None, *cuts], [*cuts, None], strict=True)]
 
@@ -174,7 +174,7 @@ class _ClassReader(DataSourceReader):
 
 @contextmanager
 def _open_class(input_: ReadRequest) -> Iterator[_OpenClass]:
-    """Open a mediator for the time of a task; it has no periodic tasks, and no other user."""
+    """Open a mediator for a task, without periodic tasks or other users."""
     options = MediatorOptions(os.environ[CATALOGUE], query_limits=_LIMITS)
     with asyncio.Runner() as runner:
         mediator = Mediator(options, make_store, [])
@@ -224,11 +224,11 @@ class _OpenClass:
         while True:
             page = self._page(after, tuple(sorted(self._names)), PAGE)
             outcomes = [item.outcome for item in page.items]
-            within = [o for o in outcomes if last is None or o.id.encode() <= last]
-            if within:
-                yield within
+            in_range = [o for o in outcomes if last is None or o.id.encode() <= last]
+            if in_range:
+                yield in_range
             after = page.next
-            if after is None or len(within) < len(outcomes):
+            if after is None or len(in_range) < len(outcomes):
                 return
 
     def batch(self, outcomes: Sequence[Outcome]) -> pa.RecordBatch:

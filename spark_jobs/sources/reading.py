@@ -1,4 +1,4 @@
-"""Inputs: classes, and files as CSV with a header, JSON with one object on each line, Parquet."""
+"""Reads inputs: classes, and files as CSV with a header, JSON lines, or Parquet."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spark_jobs.paths import literal_path
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
-from spark_jobs.sources.tables import chosen_fields, names_in_job
+from spark_jobs.sources.tables import names_in_job, requested_fields
 
 __all__ = ["read_files", "read_input"]
 
 _OPTIONS: Final[dict[str, dict[str, str]]] = {
-    # RFC 4180: quotes are doubled, and a quoted value may hold line ends. What is no record fails.
+    # RFC 4180: quotes are doubled, and a quoted value can have line ends. Malformed records fail.
     "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST"},
     "json": {"mode": "FAILFAST"},
     "parquet": {},
@@ -30,7 +30,7 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """Read an input: `id` and the requested fields.
 
     Raises:
-        InputUnfit: It is missing, or lacks fields.
+        InputUnfit: It is missing, or has missing fields.
     """
     match input_.source:
         case FileSource() as source:
@@ -42,17 +42,17 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
 def read_files(
     spark: SparkSession, input_: Input, source: FileSource, paths: Sequence[str]
 ) -> DataFrame:
-    """Read files: the requested fields, and `id` as a string; those of CSV are strings.
+    """Read files: the requested fields, and `id` as a string; all fields of CSV are strings.
 
     Args:
-        paths: As `literal_path` makes them.
+        paths: Paths from `literal_path`.
 
     Raises:
         InputUnfit: One is missing, cannot be read, or lacks columns.
     """
     reader = spark.read.options(**_OPTIONS[source.format])
     if len(paths) > 1:
-        # Of Parquet: else one file says what the columns of all are, and text is read as binary.
+        # For Parquet: otherwise one file determines all columns, and text can be read as binary.
         reader = reader.option("mergeSchema", "true")
     try:
         if source.format == "csv" and any("\\" in path for path in paths):
@@ -66,22 +66,21 @@ def read_files(
     if source.rename:
         columns = names_in_job(input_, columns)
         frame = frame.toDF(*columns)
-    return frame.select(*_chosen(input_, columns))
+    return frame.select(*_selection(input_, columns))
 
 
 def _header(spark: SparkSession, paths: Sequence[str]) -> StructType:
     """Return the columns of CSV, whose header has no line ends.
 
-    Where records may have some, Spark finds the columns by what takes each path that was found for
-    a pattern once more.
+    With `multiLine`, Spark's inference treats each path that matched a pattern as a pattern again.
     """
     options = {**_OPTIONS["csv"], "multiLine": "false"}
     return spark.read.options(**options).format("csv").load(list(paths)).schema
 
 
-def _chosen(input_: Input, columns: list[str]) -> list[Column]:
+def _selection(input_: Input, columns: list[str]) -> list[Column]:
     if not input_.identified and input_.fields is None:
         return [quoted(name) for name in columns]
-    fields = chosen_fields(input_, columns)
-    # A name may hold a dot, which would otherwise lead into a structure.
+    fields = requested_fields(input_, columns)
+    # Quoted, because a dot in a name would otherwise select a member of a structure.
     return [quoted("id").cast("string").alias("id"), *map(quoted, fields)]

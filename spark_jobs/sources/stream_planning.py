@@ -1,7 +1,7 @@
-"""Planning of streams as inputs, in one process of a query: offsets, and ranges for tasks.
+"""Plans the reading of streams, in one process of a query: offsets, and ranges for tasks.
 
-An event stream has an offset of one number. A class has the position of its database's feed, of
-which each partition is read on its own.
+An event stream's offset is one number. A class's offset is the position of its database's feed,
+whose partitions are read separately.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from spark_jobs.sources.stream_request import COORDINATION, Offset, StreamReques
 
 __all__ = ["OpenStream"]
 
-LEAST: Final = 1_000
-"""The least number of tuples for which a further partition is worth its cost."""
+MIN_PARTITION_TUPLES: Final = 1_000
+"""The minimum number of tuples that justifies another partition."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _T = TypeVar("_T")
 
 
 class OpenStream:
-    """A mediator for as long as a query lives; it has no periodic tasks, and no other user."""
+    """A mediator for the lifetime of a query, without periodic tasks or other users."""
 
     def __init__(self, request: StreamRequest) -> None:
         self._request = request
@@ -52,22 +52,24 @@ class OpenStream:
         self._runner.close()
 
     def starting_at(self, text: str) -> Offset:
-        side = self._side()
+        stream_side = self._stream_side()
         if text in ("earliest", "latest"):
-            return self._run(side.earliest() if text == "earliest" else side.latest())
-        return side.parse(text)
+            return self._run(stream_side.earliest() if text == "earliest" else stream_side.latest())
+        return stream_side.parse(text)
 
-    def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return where the next batch ends; raises `BoundToAnother`: the streams are not ours."""
+    def latest(self, start: Offset, limit: int | None) -> Offset:
+        """Return the end of the next batch; raise `BoundToAnother` if the streams are not ours."""
         self._run(self._mediator.renew_binding())
-        with suppress(Unavailable):  # then with the names of before
+        with suppress(Unavailable):  # then with the previous names
             self._run(self._mediator.schemas.refresh())
-        side = self._side()
-        return self._run(side.latest() if most is None else side.bounded(start, most))
+        stream_side = self._stream_side()
+        return self._run(
+            stream_side.latest() if limit is None else stream_side.bounded(start, limit)
+        )
 
     def ranges(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         parts, fail_on_loss = self._request.partitions, self._request.fail_on_loss
-        return self._run(self._side().ranges(start, end, parts, fail_on_loss=fail_on_loss))
+        return self._run(self._stream_side().ranges(start, end, parts, fail_on_loss=fail_on_loss))
 
     def consumed(self, end: Offset) -> None:
         consumer, streams = self._request.consumer, self._mediator.event_streams
@@ -83,12 +85,12 @@ class OpenStream:
 
     @property
     def _database(self) -> DatabaseRoute:
-        found = self._mediator.data.model.databases.get(self._request.database)
-        if found is None:
+        database = self._mediator.data.model.databases.get(self._request.database)
+        if database is None:
             raise InputUnfit(f"There is no database {self._request.database}.")
-        return found
+        return database
 
-    def _side(self) -> _StreamSide:
+    def _stream_side(self) -> _StreamSide:
         mediator, database, stream = self._mediator, self._database, self._request.stream
         if stream is not None:
             assert mediator.event_streams is not None
@@ -105,27 +107,27 @@ class OpenStream:
 
 
 class _StreamSide(Protocol):
-    """The two kinds of streams, as the reader of a query sees them."""
+    """The interface of both kinds of streams for the reader of a query."""
 
     async def earliest(self) -> Offset:
-        """Return the offset before everything that is kept."""
+        """Return the offset before the oldest stored tuple or change."""
 
     async def latest(self) -> Offset:
-        """Return the offset of what came last."""
+        """Return the offset of the latest tuple or change."""
 
     def parse(self, text: str) -> Offset:
-        """Read an offset of a user; raises `InputUnfit`."""
+        """Parse a user's offset; raises `InputUnfit`."""
 
-    async def bounded(self, start: Offset, most: int) -> Offset:
-        """Return the offset so many tuples or changes after one, or that of the last.
+    async def bounded(self, start: Offset, limit: int) -> Offset:
+        """Return the offset `limit` tuples or changes after `start`, or the latest offset.
 
-        That may be an earlier one, if the last ones were lost since.
+        The latest offset can be earlier than `start` if tuples were lost since.
         """
 
     async def ranges(
         self, start: Offset, end: Offset, parts: int, *, fail_on_loss: bool
     ) -> Sequence[InputPartition]:
-        """Divide what is between two offsets; raises `StreamLost`."""
+        """Divide the range between two offsets; raises `StreamLost`."""
 
 
 class _TuplesOfStream:
@@ -146,10 +148,10 @@ class _TuplesOfStream:
             raise InputUnfit("startingAt must be earliest, latest or the number of a tuple.")
         return {"number": int(text)}
 
-    async def bounded(self, start: Offset, most: int) -> Offset:
+    async def bounded(self, start: Offset, limit: int) -> Offset:
         last = (await self.latest())["number"]
-        # It may be before the start, of a stream that went back, which `ranges` notices.
-        return {"number": min(last, start["number"] + most)}
+        # If the stream went back, this is before the start, which `ranges` detects.
+        return {"number": min(last, start["number"] + limit)}
 
     async def ranges(
         self, start: Offset, end: Offset, parts: int, *, fail_on_loss: bool
@@ -159,15 +161,17 @@ class _TuplesOfStream:
         if fail_on_loss and (reason := _loss(after, last, report)):
             raise StreamLost(self._key.stream, reason)
         after, last = max(after, report.first - 1), min(last, report.last)
-        size = max(LEAST, -(-(last - after) // parts))
+        size = max(MIN_PARTITION_TUPLES, -(-(last - after) // parts))
         cuts = range(after, last, size)
         return [TuplesRange(*self._key, cut, min(cut + size, last)) for cut in cuts]
 
 
 def _loss(after: int, last: int, report: StreamReport) -> str | None:
-    """Say what is lost of a stream that is due beyond one number and up to another, if anything."""
-    if (now := min(last, report.last)) < after:
-        return f"the query goes on after tuple {after:,}, and the stream has got to {now:,} only."
+    """Return what a stream has lost of the tuples after `after` and up to `last`, if anything."""
+    if (current := min(last, report.last)) < after:
+        return (
+            f"the query goes on after tuple {after:,}, and the stream has got to {current:,} only."
+        )
     if after < report.first - 1 or last > report.last:
         return (
             f"tuples from {after + 1:,} to {last:,} are due, and those from {report.first:,} to"
@@ -180,7 +184,7 @@ class _ChangesOfClass:
     """Implements `_StreamSide` for the changes of a class.
 
     Args:
-        names: The name of each field by its stored name; None: they are the same.
+        names: The name of each field by its stored name; None: names are equal.
     """
 
     def __init__(
@@ -210,31 +214,31 @@ class _ChangesOfClass:
             detail = "startingAt must be earliest, latest or a position of the feed."
             raise InputUnfit(detail) from error
 
-    async def bounded(self, start: Offset, most: int) -> Offset:
+    async def bounded(self, start: Offset, limit: int) -> Offset:
         position = _position(start)
         if position.generation != await self._feed.generation(self._database):
             return await self.latest()
         for partition, id_ in enumerate(position.ids):
             oldest = await self._feed.oldest(self._database, partition)
             after = max(id_, oldest, key=order_of)
-            last = await self._following(partition, after, max(1, most // PARTITIONS))
+            last = await self._position_after(partition, after, max(1, limit // PARTITIONS))
             position = position.advanced(partition, last)
         return {"position": position.text}
 
-    async def _following(self, partition: int, after: str, most: int) -> str:
-        """Return the stream id so many changes after one, or the last."""
-        while most > 0:
-            events = await self._feed.events(self._database, partition, after, min(most, PAGE))
+    async def _position_after(self, partition: int, after: str, limit: int) -> str:
+        """Return the stream id `limit` changes after another, or the last id."""
+        while limit > 0:
+            events = await self._feed.events(self._database, partition, after, min(limit, PAGE))
             if not events:
                 break
-            after, most = events[-1].id, most - len(events)
+            after, limit = events[-1].id, limit - len(events)
         return after
 
     async def ranges(
         self,
         start: Offset,
         end: Offset,
-        parts: int,  # noqa: ARG002 - the feed has its own
+        parts: int,  # noqa: ARG002 - the feed has its own partitions
         *,
         fail_on_loss: bool,
     ) -> Sequence[InputPartition]:

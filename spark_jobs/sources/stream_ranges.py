@@ -1,4 +1,4 @@
-"""Ranges of streams, each of which a task reads on its own, and their rows."""
+"""Ranges of streams, each read by a separate task, and their rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 PAGE: Final = 2_000
-"""Tuples, or changes of all classes, that are read at once."""
+"""Tuples, or changes of all classes, read at once."""
 
 TUPLES: Final = pa.schema(
     [
@@ -56,19 +56,19 @@ CHANGES: Final = pa.schema(
 
 
 class StreamLost(Exception):
-    """What a query has not read yet is not kept any more; says what to do."""
+    """Unread data of a query is no longer stored; says what to do."""
 
     def __init__(self, stream: str, reason: str) -> None:
         super().__init__(
             f"{stream}: {reason} To go on with what is kept, set the option failOnLoss to false; to"
-            " begin anew, choose another checkpoint and set startingAt to earliest, latest or an"
-            " offset. A longer retention keeps more for a query that stands still."
+            " start again, choose another checkpoint and set startingAt to earliest, latest or an"
+            " offset. A longer retention keeps more for a query that is stopped."
         )
 
 
 @dataclass
 class TuplesRange(InputPartition):
-    """Numbers beyond one and up to another, of the stream of a database given by its id."""
+    """Numbers after `after` and up to `last`, of a stream of a database given by its id."""
 
     database: str
     stream: str
@@ -78,10 +78,10 @@ class TuplesRange(InputPartition):
 
 @dataclass
 class ChangesRange(InputPartition):
-    """Stream ids beyond one and up to another, of a partition of the feed.
+    """Stream ids after `after` and up to `last`, of a partition of the feed.
 
     Attributes:
-        names: The name of each field by its stored name; None: they are the same.
+        names: The name of each field by its stored name; None: names are equal.
     """
 
     database: str
@@ -105,13 +105,13 @@ async def tuples_in(
             if fail_on_loss:
                 raise StreamLost(key.stream, error.detail) from error
             report = await streams.report(key)
-            if report.last < after:  # it went back, and numbers from before are not due
+            if report.last < after:  # it went back: its earlier numbers are not due
                 return
             after = report.first - 1
             continue
         except NotFound as error:
             raise StreamLost(key.stream, error.detail) from error
-        if not page:  # an earlier end of what is kept: the stream went back meanwhile
+        if not page:  # an earlier end: the stream went back meanwhile
             if fail_on_loss:
                 reason = f"tuples up to {range_.last:,} are due, and it has got to {after:,} only."
                 raise StreamLost(key.stream, reason)
@@ -123,9 +123,9 @@ async def tuples_in(
 def _rows_of_tuples(stream: str, page: Sequence[StoredTuple]) -> pa.RecordBatch:
     columns: list[list[Any]] = [
         [stream] * len(page),
-        [each.number for each in page],
-        [each.time_s for each in page],
-        [orjson.dumps(each.values).decode() for each in page],
+        [tuple_.number for tuple_ in page],
+        [tuple_.time_s for tuple_ in page],
+        [orjson.dumps(tuple_.values).decode() for tuple_ in page],
     ]
     return pa.record_batch(columns, schema=TUPLES)
 
@@ -159,11 +159,11 @@ def _rows_of_changes(range_: ChangesRange, events: Sequence[Event]) -> pa.Record
     names = range_.names
     rows: list[tuple[Any, ...]] = []
     for event in events:
-        named = event if names is None else named_as(event, names)
-        change = change_from(named.data, range_.database)
+        renamed = event if names is None else named_as(event, names)
+        change = change_from(renamed.data, range_.database)
         head = (range_.class_name, range_.partition, event.id, change.time_us / 1e6)
-        what = (change.object_id, change.version, change.kind, change.group)
-        rows.append((*head, *what, _image(change.before), _image(change.after)))
+        identity = (change.object_id, change.version, change.kind, change.group)
+        rows.append((*head, *identity, _image(change.before), _image(change.after)))
     return pa.record_batch(list(zip(*rows, strict=True)), schema=CHANGES)
 
 

@@ -1,4 +1,4 @@
-"""What is read of a stream, by the options of its data source, and where its processes find it."""
+"""The options of a stream's data source, and the environment of its processes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_jobs.runner.port import InputUnfit
 __all__ = ["COORDINATION", "Offset", "StreamRequest", "environment"]
 
 COORDINATION: Final = "PORTOLAN_COORDINATION_URL"
-"""The environment variable that holds the coordination Redis's address for a task."""
+"""The environment variable with the coordination Redis's address for a task."""
 
 Offset: TypeAlias = dict[str, Any]
-"""As Spark keeps it."""
+"""An offset as JSON, which Spark stores."""
 
 
 class StreamRequest(BaseModel):
@@ -25,14 +25,14 @@ class StreamRequest(BaseModel):
     stream: str | None = None
     class_name: str | None = Field(None, alias="class")
     partitions: int = Field(4, ge=1, le=10_000)
-    most: int | None = Field(None, alias="maxpertrigger", ge=1)
+    max_per_trigger: int | None = Field(None, alias="maxpertrigger", ge=1)
     starting_at: str = Field("earliest", alias="startingat")
     fail_on_loss: bool = Field(default=True, alias="failonloss")
     consumer: str | None = Field(None, min_length=1, max_length=100)
 
     @classmethod
     def of(cls, options: dict[str, str]) -> StreamRequest:
-        """Read options, whose names are in lower case; raises `InputUnfit`."""
+        """Parse options with lower-case names; raises `InputUnfit`."""
         try:
             request = cls.model_validate(options)
         except ValidationError as error:
@@ -48,7 +48,7 @@ class StreamRequest(BaseModel):
 
 
 def environment(name: str) -> str:
-    """Return a variable of the environment; raises `InputUnfit` if it is not set."""
+    """Return an environment variable; raises `InputUnfit` if it is not set."""
     if name not in os.environ:
         raise InputUnfit(f"{name} is not in the environment of Spark's Python processes.")
     return os.environ[name]

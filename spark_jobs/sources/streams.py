@@ -1,11 +1,11 @@
 """Streams as inputs of Structured Streaming: a Python Data Source, in partitions, by exact offsets.
 
-**Offsets.** A batch is what is between two offsets, and reading it again yields the same rows for
-as long as they are kept. The first offset of a query also names where the query began: if it ends
-before its first batch is committed, `latest` is another offset by the time it starts again.
+**Offsets.** A batch is the range between two offsets, and a repeated read yields the same rows as
+long as they are stored. The first offset of a query also includes the query's start: if the query
+ends before its first commit, `latest` is a different offset at the restart.
 
-**Secrets.** A plan holds names and ids only. A task finds the coordination Redis in the environment
-of its worker (``PORTOLAN_COORDINATION_URL``), and the process that plans the catalogue as well.
+**Secrets.** A plan has names and ids only. A task finds the coordination Redis in the environment
+of its worker (``PORTOLAN_COORDINATION_URL``); the planning process also finds the catalogue there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamData"]
 
 _INITIAL: Final = "initial"
-"""In the first offset of a query: the offset at which it began."""
+"""The member of a query's first offset with the offset at which it started."""
 
 
 class StreamData(DataSource):
@@ -57,47 +57,47 @@ class StreamData(DataSource):
 
 
 class _StreamReader(DataSourceStreamReader):
-    """Plans in one process for as long as the query lives, and reads in others."""
+    """Plans in one process for the lifetime of the query, and reads in other processes."""
 
     def __init__(self, request: StreamRequest, schema: StructType) -> None:
         self._request = request
         self._schema = schema
-        self._open: OpenStream | None = None
+        self._stream: OpenStream | None = None
         self._initial: Offset | None = None
-        self._at: Offset | None = None
-        """The end of the last batch that was planned; None: none was."""
+        self._last_end: Offset | None = None
+        """The end of the last planned batch; None: there is none."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's
         if self._initial is None:
-            self._initial = self._opened.starting_at(self._request.starting_at)
+            self._initial = self._open_stream.starting_at(self._request.starting_at)
         return self._initial
 
     def latestOffset(self) -> Offset:  # noqa: N802 - Spark's
-        """Return the end of the next batch; of a query that has begun, `partitions` knew one."""
-        is_first = self._at is None
-        start = self.initialOffset() if self._at is None else _plain(self._at)
-        found = self._opened.latest(start, self._request.most)
+        """Return the end of the next batch; in a resumed query `partitions` set the last one."""
+        is_first = self._last_end is None
+        start = self.initialOffset() if self._last_end is None else _without_initial(self._last_end)
+        latest = self._open_stream.latest(start, self._request.max_per_trigger)
         if is_first:
-            return {**found, _INITIAL: start}
-        # Spark compares all members: the first offset must stay as it is while nothing comes.
-        return self._at if self._at is not None and found == start else found
+            return {**latest, _INITIAL: start}
+        # Spark compares all members: the first offset must not change while nothing arrives.
+        return self._last_end if self._last_end is not None and latest == start else latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        # Spark calls it with the last offset that it knows when a query starts again.
-        self._at = end
+        # At a restart, Spark calls this with the last offset that it knows.
+        self._last_end = end
         if _INITIAL in end:
             self._initial = end[_INITIAL]
-        if _plain(start) == _plain(end):
+        if _without_initial(start) == _without_initial(end):
             return []
-        return self._opened.ranges(_plain(start), _plain(end))
+        return self._open_stream.ranges(_without_initial(start), _without_initial(end))
 
     def commit(self, end: Offset) -> None:
-        self._opened.consumed(_plain(end))
+        self._open_stream.consumed(_without_initial(end))
 
     def stop(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TuplesRange | ChangesRange)
@@ -105,19 +105,19 @@ class _StreamReader(DataSourceStreamReader):
         batches = _read(partition, fail_on_loss=self._request.fail_on_loss)
         with asyncio.Runner() as runner:
             try:
-                while (batch := runner.run(_following(batches))) is not None:
+                while (batch := runner.run(_next_batch(batches))) is not None:
                     yield batch.cast(schema)
             finally:
                 runner.run(batches.aclose())
 
     @property
-    def _opened(self) -> OpenStream:
-        # Spark starts several processes for a query, and only the one that plans needs all this.
+    def _open_stream(self) -> OpenStream:
+        # Spark starts several processes for a query, and only the planning one needs this import.
         from spark_jobs.sources.stream_planning import OpenStream  # noqa: PLC0415
 
-        if self._open is None:
-            self._open = OpenStream(self._request)
-        return self._open
+        if self._stream is None:
+            self._stream = OpenStream(self._request)
+        return self._stream
 
 
 async def _read(
@@ -125,21 +125,21 @@ async def _read(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     from mediator.coordination.connecting import Coordination  # noqa: PLC0415 - only of tasks
 
-    shared = Coordination(environment(COORDINATION))
+    coordination = Coordination(environment(COORDINATION))
     try:
         if isinstance(range_, TuplesRange):
-            batches = tuples_in(shared.event_streams, range_, fail_on_loss=fail_on_loss)
+            batches = tuples_in(coordination.event_streams, range_, fail_on_loss=fail_on_loss)
         else:
-            batches = changes_in(shared.feed, range_, fail_on_loss=fail_on_loss)
+            batches = changes_in(coordination.feed, range_, fail_on_loss=fail_on_loss)
         async for batch in batches:
             yield batch
     finally:
-        await shared.close()
+        await coordination.close()
 
 
-async def _following(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
+async def _next_batch(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
     return await anext(batches, None)
 
 
-def _plain(offset: Offset) -> Offset:
+def _without_initial(offset: Offset) -> Offset:
     return {name: value for name, value in offset.items() if name != _INITIAL}

@@ -1,4 +1,4 @@
-"""Small inputs as tables, without Spark; what is not plain is left to it, and to its messages."""
+"""Reads small inputs as tables without Spark; complex ones are left to Spark and its messages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class_table
 from spark_jobs.texts import as_text, has_text
 
-__all__ = ["chosen_fields", "names_in_job", "read_table"]
+__all__ = ["names_in_job", "read_table", "requested_fields"]
 
-_MOST_BYTES: Final = 256 * 2**20
-"""Of a file: rows may be long."""
+_MAX_BYTES: Final = 256 * 2**20
+"""Maximum bytes of a file: rows can be long."""
 _INEXACT: Final = 2**63
 
 
@@ -29,10 +29,10 @@ def read_table(input_: Input, check: Callable[[], None]) -> pa.Table | None:
     """Read an input: `id` and the requested fields; `check` is called after each page of a class.
 
     Returns:
-        None: it is for Spark, because it has more than `input_.local_rows` rows, or is not plain.
+        None: it needs Spark, because it has more than `input_.local_rows` rows, or is too complex.
 
     Raises:
-        InputUnfit: It lacks fields.
+        InputUnfit: Fields are missing.
         MediatorError: A system that holds a class does not answer.
     """
     match input_.source:
@@ -43,47 +43,47 @@ def read_table(input_: Input, check: Callable[[], None]) -> pa.Table | None:
     if table is None:
         return None
     table = table.rename_columns(names_in_job(input_, table.column_names))
-    fields = chosen_fields(input_, table.column_names)
+    fields = requested_fields(input_, table.column_names)
     if not has_text(table.column("id").type):
         return None
     return table.select(["id", *fields]).set_column(0, "id", as_text(table.column("id")))
 
 
-def chosen_fields(input_: Input, columns: list[str]) -> tuple[str, ...]:
-    """Return the requested fields of an identified input that has these columns.
+def requested_fields(input_: Input, columns: list[str]) -> tuple[str, ...]:
+    """Return the requested fields of an identified input with these columns.
 
     Raises:
-        InputUnfit: It lacks some, or `id`.
+        InputUnfit: Some of them, or `id`, are missing.
     """
     fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
     if missing := [name for name in ("id", *fields) if name not in columns]:
-        raise InputUnfit(_lacks(input_, missing, columns))
+        raise InputUnfit(_missing_reason(input_, missing, columns))
     return fields
 
 
 def names_in_job(input_: Input, columns: list[str]) -> list[str]:
-    """Return the names in the job of a table's columns.
+    """Return the names of a table's columns in the job.
 
     Raises:
-        InputUnfit: A column that has another name is missing, or two get one name.
+        InputUnfit: A renamed column is missing, or two columns get the same name.
     """
     rename = input_.source.rename
     if missing := [name for name in rename if name not in columns]:
-        raise InputUnfit(_lacks(input_, missing, columns))
+        raise InputUnfit(_missing_reason(input_, missing, columns))
     names = [rename.get(name, name) for name in columns]
-    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise InputUnfit(f"{input_.name} would have two columns {twice}: rename the other one.")
+    if duplicate := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise InputUnfit(f"{input_.name} would have two columns {duplicate}: rename the other one.")
     return names
 
 
-def _lacks(input_: Input, missing: list[str], columns: list[str]) -> str:
-    there = ", ".join(columns)
-    return f"{input_.name} has no column {', '.join(missing)}; it has: {there}."
+def _missing_reason(input_: Input, missing: list[str], columns: list[str]) -> str:
+    existing = ", ".join(columns)
+    return f"{input_.name} has no column {', '.join(missing)}; it has: {existing}."
 
 
 def _read_file(source: FileSource, rows: int) -> pa.Table | None:
     path = Path(source.path)
-    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         return None
     try:
         table = _FORMATS[source.format](path, rows)
@@ -95,7 +95,7 @@ def _read_file(source: FileSource, rows: int) -> pa.Table | None:
 
 
 def _read_csv(path: Path, rows: int) -> pa.Table | None:
-    """Every value is a string; one that is empty and not quoted is null."""
+    """Read CSV; every value is a string, and an empty unquoted value is null."""
     with path.open("rb") as file:
         names = pa_csv.open_csv(file, parse_options=_RFC_4180).schema.names
     convert = pa_csv.ConvertOptions(
@@ -108,7 +108,7 @@ def _read_csv(path: Path, rows: int) -> pa.Table | None:
     with pa_csv.open_csv(path, parse_options=_RFC_4180, convert_options=convert) as reader:
         for batch in reader:
             batches.append(batch)
-            if sum(one.num_rows for one in batches) > rows:
+            if sum(read.num_rows for read in batches) > rows:
                 return None
         return pa.Table.from_batches(batches, reader.schema)
 
@@ -119,23 +119,23 @@ _RFC_4180: Final = pa_csv.ParseOptions(newlines_in_values=True)
 def _read_json(path: Path, rows: int) -> pa.Table | None:
     with path.open("rb") as file:
         objects = list(islice((orjson.loads(line) for line in file if line.strip()), rows + 1))
-    if len(objects) > rows or not all(isinstance(one, dict) for one in objects):
+    if len(objects) > rows or not all(isinstance(row, dict) for row in objects):
         return None
     names = sorted(set(chain.from_iterable(objects)))
-    return pa.table({name: _column([one.get(name) for one in objects]) for name in names})
+    return pa.table({name: _column([row.get(name) for row in objects]) for name in names})
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Values of one type that Spark infers as well.
+    """Return values of one type that Spark would also infer.
 
     Raises:
-        ValueError: They are not.
-        OverflowError: A whole number has more than 64 bits with its sign.
+        ValueError: They have no such type.
+        OverflowError: An integer needs more than 64 bits with its sign.
     """
     types = {type(value) for value in values} - {type(None)}
     if types in ({float}, {int, float}):
         if any(value is not None and abs(value) >= _INEXACT for value in values):
-            raise ValueError(values)  # perhaps whole numbers of more than 64 bits
+            raise ValueError(values)  # perhaps integers of more than 64 bits
         return pa.array(values, pa.float64())
     if len(types) == 1 and types <= _SCALARS.keys():
         return pa.array(values, _SCALARS[types.pop()])

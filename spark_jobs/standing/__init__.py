@@ -1,1 +1,1 @@
-"""Standing queries on Spark: the rules of a plan, executed over micro-batches."""
+"""Standing queries on Spark: executes the rules of a plan over micro-batches."""

@@ -1,7 +1,7 @@
-"""Chunks: rows as they travel between stages, as packed tables for a store or for a hop.
+"""Chunks: encoded tables of rows that stages exchange, for a store or for a hop.
 
-Spark moves a chunk as one value, so that exchanging rows costs no conversion of each, and the rows
-of all hops go through one exchange whatever their columns are.
+Spark moves a chunk as one value, so exchanging rows needs no conversion of each row, and the rows
+of all hops share one exchange, whatever their columns are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.standing.tuples import sorted_rows
 
-__all__ = ["CHUNKS", "REPORTS", "Chunk", "pack", "record_batch", "unpack"]
+__all__ = ["CHUNKS", "REPORTS", "Chunk", "decode", "encode", "record_batch"]
 
 CHUNKS: Final = pa.schema(
     [
@@ -27,17 +27,17 @@ CHUNKS: Final = pa.schema(
 )
 
 REPORTS: Final = 2**31 - 1
-"""The level of reports: no stage takes them, and they are what is left at the end."""
+"""The level of reports: no stage consumes them, so they remain at the end."""
 
 
 class Chunk(NamedTuple):
     """Rows for a partition group, at a level.
 
     Attributes:
-        store: The index of the layout that keeps them; -1: they are for a hop.
+        store: The index of the layout that stores them; -1: they are for a hop.
         hop: The index of the hop.
-        route: That of one of its routes.
-        rows: A table, packed; or a report.
+        route: The index of one of its routes.
+        rows: An encoded table, or a report.
     """
 
     group: int
@@ -48,16 +48,16 @@ class Chunk(NamedTuple):
     rows: bytes = b""
 
 
-def pack(rows: pa.Table) -> bytes:
+def encode(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def unpack(chunks: Sequence[bytes], relations: Iterable[str]) -> pa.Table:
-    """Return the rows of chunks, in an order that does not depend on how these arrived."""
-    tables = [pa.ipc.open_stream(each).read_all() for each in chunks]
+def decode(chunks: Sequence[bytes], relations: Iterable[str]) -> pa.Table:
+    """Return the rows of chunks, in an order independent of the chunks' order."""
+    tables = [pa.ipc.open_stream(chunk).read_all() for chunk in chunks]
     return sorted_rows(pa.concat_tables(tables), relations)
 
 

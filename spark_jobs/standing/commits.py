@@ -1,4 +1,4 @@
-"""The state of standing queries after a batch, and the directory that it is committed in.
+"""The state of standing queries after a batch, and the directory in which it is committed.
 
 state/    segments, by epoch, store and partition group
 """
@@ -18,7 +18,7 @@ from spark_jobs.standing.segments import FORMAT
 
 __all__ = ["Commit", "Epoch", "Segment", "StateDirectory", "fingerprint"]
 
-_LOWEST: Final = float("-inf")
+_NEVER: Final = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Segment:
 
     Attributes:
         layout: The index of the layout among those of its epoch.
-        tier: How often its rows have been merged with others.
+        tier: How often its rows have been merged.
     """
 
     layout: int
@@ -39,10 +39,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A plan epoch: what arrived while a plan was active, laid out as that says.
+    """A plan epoch: the rows that arrived while a plan was active, in the plan's layouts.
 
     Attributes:
-        newest_s: No row in it begins later.
+        newest_s: The latest start of a row in it.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Epoch:
 
     @property
     def is_empty(self) -> bool:
-        return self.newest_s == _LOWEST
+        return self.newest_s == _NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +60,25 @@ class Commit:
     """The state after a batch.
 
     Attributes:
-        batch: Its id; -1 before the first one.
-        attempt: Which of its executions this was.
-        plan: The fingerprint of the plan that is active.
-        parallelism: Partition groups.
+        batch: The id of the batch; -1 before the first one.
+        attempt: The id of its execution.
+        plan: The fingerprint of the active plan.
+        parallelism: The number of partition groups.
         latest_s: The latest time of a tuple that was not late.
-        epoch_from_s: The watermark when the last epoch began.
-        sent: Rows that were sent on each hop of the plan, by its probe order; and
-        stored: those that were sent to be kept, by layout, both since it is active.
-        late: Tuples that came too late, and were dropped.
+        epoch_from_s: The watermark at the start of the last epoch.
+        sent: Rows sent on each hop of the plan, by its probe order; and
+        stored: rows sent to stores, by layout, both since the plan is active.
+        late: Late tuples, which were dropped.
         results: Results of all batches.
-        has_results: Whether this batch had any.
+        has_results: Whether this batch had results.
     """
 
     batch: int = -1
     attempt: str = ""
     plan: str = ""
     parallelism: int = 0
-    latest_s: float = _LOWEST
-    epoch_from_s: float = _LOWEST
+    latest_s: float = _NEVER
+    epoch_from_s: float = _NEVER
     epochs: tuple[Epoch, ...] = ()
     sent: tuple[int, ...] = ()
     stored: tuple[int, ...] = ()
@@ -88,22 +88,22 @@ class Commit:
 
     @property
     def files(self) -> frozenset[str]:
-        return frozenset(each.path for epoch in self.epochs for each in epoch.segments)
+        return frozenset(segment.path for epoch in self.epochs for segment in epoch.segments)
 
     @property
     def rows(self) -> int:
-        """How many rows are stored."""
-        return sum(each.rows for epoch in self.epochs for each in epoch.segments)
+        """The number of stored rows."""
+        return sum(segment.rows for epoch in self.epochs for segment in epoch.segments)
 
     def to_json(self) -> dict[str, Any]:
         epochs = [
             {
-                "number": each.number,
-                "newest_s": _finite(each.newest_s),
-                "layouts": [layout.to_json() for layout in each.layouts],
-                "segments": [[s.layout, s.group, s.path, s.rows, s.tier] for s in each.segments],
+                "number": epoch.number,
+                "newest_s": _finite(epoch.newest_s),
+                "layouts": [layout.to_json() for layout in epoch.layouts],
+                "segments": [[s.layout, s.group, s.path, s.rows, s.tier] for s in epoch.segments],
             }
-            for each in self.epochs
+            for epoch in self.epochs
         ]
         names = ("batch", "attempt", "plan", "parallelism", "sent", "stored", "late", "results")
         return {
@@ -120,15 +120,15 @@ class Commit:
             raise StateMismatch(f"the state is of another version than {FORMAT}")
         epochs = tuple(
             Epoch(
-                each["number"],
-                _or_lowest(each["newest_s"]),
-                tuple(map(StoreLayout.from_json, each["layouts"])),
-                tuple(Segment(*of) for of in each["segments"]),
+                epoch["number"],
+                _or_never(epoch["newest_s"]),
+                tuple(map(StoreLayout.from_json, epoch["layouts"])),
+                tuple(Segment(*segment) for segment in epoch["segments"]),
             )
-            for each in document.pop("epochs")
+            for epoch in document.pop("epochs")
         )
         for name in ("latest_s", "epoch_from_s"):
-            document[name] = _or_lowest(document[name])
+            document[name] = _or_never(document[name])
         for name in ("sent", "stored"):
             document[name] = tuple(document[name])
         return cls(**document, epochs=epochs)
@@ -142,12 +142,12 @@ class StateDirectory(CommitDirectory[Commit]):
 
 
 def fingerprint(plan: Plan) -> str:
-    """Return the same text for plans that are executed in the same way."""
+    """Return a text that is equal for plans with the same execution."""
     document = {
-        "queries": {name: of.to_json() for name, of in plan.workload.queries.items()},
+        "queries": {name: query.to_json() for name, query in plan.workload.queries.items()},
         "streams": sorted(plan.workload.streams),
-        "orders": sorted(_text(each.to_json()) for each in plan.choice.values()),
-        "stores": sorted(_text(each.to_json()) for each in plan.stores),
+        "orders": sorted(_text(order.to_json()) for order in plan.choice.values()),
+        "stores": sorted(_text(store.to_json()) for store in plan.stores),
         "parallelism": plan.workload.parallelism,
     }
     return _text(document)
@@ -158,8 +158,8 @@ def _text(document: dict[str, Any]) -> str:
 
 
 def _finite(value: float) -> float | None:
-    return None if value == _LOWEST else value
+    return None if value == _NEVER else value
 
 
-def _or_lowest(value: float | None) -> float:
-    return _LOWEST if value is None else value
+def _or_never(value: float | None) -> float:
+    return _NEVER if value is None else value

@@ -1,7 +1,7 @@
-"""The rules of a plan as hops, each executed once in a batch for all its tuples together.
+"""The rules of a plan as hops, each executed once per batch for all its tuples.
 
-A hop has a level: what it probes, and what it is sent, is there after the levels below. So all hops
-of a level, whichever trees they belong to, are one stage.
+A hop has a level: lower levels complete the store that it probes and the rows that it receives. So
+all hops of a level, of any tree, are one stage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "Input",
     "Layouts",
     "Route",
-    "Stored",
+    "StoredLayout",
     "compile_history",
     "compile_hops",
     "routes_of",
@@ -32,23 +32,23 @@ Matches: TypeAlias = tuple[tuple[Attribute, Attribute], ...]
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A probe of a store by all rows that come along the same prefix.
+    """A probe of a store by all rows with the same prefix.
 
     Attributes:
-        matches: Attributes of the rows, and those of the store that equal them.
-        queries: Those that the results belong to.
-        stores: Where results are kept.
-        then: The hops that results take next.
+        matches: Attributes of the rows, and the equal attributes of the store.
+        queries: The queries to which the results belong.
+        stores: The layouts that store the results.
+        next_hops: The hops that results take next.
         level: The stage in which it is executed; the first is 1.
-        keys: Attributes whose keys the results carry, since something later compares them.
-        is_history: Whether it joins what is stored with what is stored, whichever was earlier.
+        keys: Attributes whose keys the results carry, because later hops compare them.
+        is_history: Whether it joins stored rows with stored rows, regardless of their order.
     """
 
     order: ProbeOrder
     matches: Matches
     queries: tuple[str, ...]
     stores: tuple[StoreLayout, ...]
-    then: tuple[int, ...]
+    next_hops: tuple[int, ...]
     level: int
     keys: tuple[Attribute, ...]
     is_history: bool = False
@@ -59,7 +59,7 @@ class Hop:
 
     @property
     def known(self) -> frozenset[str]:
-        """The relations of the rows that are sent."""
+        """The relations of the sent rows."""
         return self.order.join.relations - self.target.relations
 
     @property
@@ -71,134 +71,134 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What is done with the tuples of a stream: where they are kept, and their first hops."""
+    """The destinations of a stream's tuples: their stores, and their first hops."""
 
     stores: tuple[StoreLayout, ...]
-    then: tuple[int, ...]
+    next_hops: tuple[int, ...]
     keys: tuple[Attribute, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """How a layout of a store is kept.
+class StoredLayout:
+    """How a layout of a store is maintained.
 
     Attributes:
-        level: The stage that keeps what arrives: no later one adds to it.
+        level: The stage that stores arriving rows; later stages add none.
         keys: Attributes whose keys the rows carry.
-        looked_up: Those that rows are looked up by.
+        indexed: Attributes by which rows are looked up.
     """
 
     level: int
     keys: tuple[Attribute, ...]
-    looked_up: tuple[Attribute, ...]
+    indexed: tuple[Attribute, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """All that is executed in a batch.
+    """The hops of a batch.
 
     Attributes:
-        inputs: By stream. In a history, their tuples are those that are stored.
-        stores: By layout.
+        inputs: Inputs by stream. In a history, their tuples are the stored ones.
+        stores: Stores by layout.
     """
 
     hops: tuple[Hop, ...]
     inputs: Mapping[str, Input]
-    stores: Mapping[StoreLayout, Stored]
+    stores: Mapping[StoreLayout, StoredLayout]
 
     @property
     def levels(self) -> int:
-        """The number of stages after that which reads tuples."""
-        stores = (each.level for each in self.stores.values())
+        """The number of stages after the one that reads tuples."""
+        stores = (store.level for store in self.stores.values())
         return max(*(hop.level for hop in self.hops), *stores, 1)
 
 
 Layouts: TypeAlias = Sequence[StoreLayout]
-"""Those of an epoch."""
+"""The layouts of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How the rows of a hop get to what some epochs keep in a layout of its store.
+    """How the rows of a hop reach the rows of some epochs in a layout of its store.
 
     Attributes:
-        by: The attribute of the rows that says the partition group; None: all are asked, or there
-            is one.
-        epochs: Indexes of the epochs whose containers are asked.
-        reach_s: The latest time in them; windows that end before it do not reach them.
+        key: The attribute of the rows that determines the partition group; None: all groups are
+            probed, or there is only one.
+        epochs: Indexes of the probed epochs.
+        reach_s: The latest time in them; windows that end earlier do not reach them.
     """
 
     layout: StoreLayout
-    by: Attribute | None
+    key: Attribute | None
     epochs: tuple[int, ...]
     reach_s: float
 
     def groups(self, parallelism: int) -> int:
-        """Return how many partition groups each row is sent to."""
-        return 1 if self.by is not None or self.layout.partition is None else parallelism
+        """Return the number of partition groups that each row is sent to."""
+        return 1 if self.key is not None or self.layout.partition is None else parallelism
 
 
 def compile_hops(rules: Rules, streams: Iterable[str], joins: Collection[Join]) -> Hops:
-    """Turn rules into hops; streams that no query reads are kept as well."""
+    """Compile rules into hops; streams that no query reads are also stored."""
     return _Compiler(rules, joins).compile(streams)
 
 
-def compile_history(stores: Mapping[StoreLayout, Stored], wanted: Collection[Join]) -> Hops:
-    """Return hops that compute intermediate results from the streams that are stored.
+def compile_history(stores: Mapping[StoreLayout, StoredLayout], joins: Collection[Join]) -> Hops:
+    """Return hops that compute intermediate results from stored streams.
 
     Args:
-        stores: Those of the present plan.
-        wanted: The intermediate results.
+        stores: The stores of the current plan.
+        joins: The intermediate results to compute.
     """
     layouts: defaultdict[Join, list[StoreLayout]] = defaultdict(list)
-    for each in stores:
-        layouts[each.join].append(each)
+    for layout in stores:
+        layouts[layout.join].append(layout)
     hops: list[Hop] = []
     inputs: defaultdict[str, list[int]] = defaultdict(list)
-    kept: dict[StoreLayout, Stored] = {}
-    for join in sorted(wanted, key=str):
+    history: dict[StoreLayout, StoredLayout] = {}
+    for join in sorted(joins, key=str):
         start, *names = _chain(join)
         inputs[start].append(len(hops))
-        compared = sorted({at for each in join.predicates for at in each})
+        compared = sorted({at for predicate in join.predicates for at in predicate})
         steps: tuple[StoreLayout, ...] = ()
         for level, name in enumerate(names, 1):
             steps = (*steps, layouts[stream_store(name)][0])
-            part = join.within(frozenset([start, *names[:level]]))
-            matches = tuple(sorted(part.across(part.relations - {name})))
+            prefix = join.within(frozenset([start, *names[:level]]))
+            matches = tuple(sorted(prefix.across(prefix.relations - {name})))
             is_last = level == len(names)
             filled = tuple(layouts[join]) if is_last else ()
-            then = () if is_last else (len(hops) + 1,)
-            keys = tuple(at for at in compared if at.relation in part.relations)
-            order = ProbeOrder(start, steps, part)
-            hops.append(Hop(order, matches, (), filled, then, level, keys, is_history=True))
-            kept |= {each: replace(stores[each], level=level + 1) for each in filled}
-    reads = {name: Input((), tuple(then), _keys_of(name, wanted)) for name, then in inputs.items()}
-    return Hops(tuple(hops), reads, kept)
+            next_hops = () if is_last else (len(hops) + 1,)
+            keys = tuple(at for at in compared if at.relation in prefix.relations)
+            order = ProbeOrder(start, steps, prefix)
+            hops.append(Hop(order, matches, (), filled, next_hops, level, keys, is_history=True))
+            history |= {layout: replace(stores[layout], level=level + 1) for layout in filled}
+    reads = {name: Input((), tuple(first), _keys_of(name, joins)) for name, first in inputs.items()}
+    return Hops(tuple(hops), reads, history)
 
 
 def routes_of(hop: Hop, epochs: Sequence[tuple[float, Layouts]]) -> tuple[Route, ...]:
-    """Say how the rows of a hop reach each epoch: its latest time and its layouts are given.
+    """Return how the rows of a hop reach each epoch, given by its latest time and its layouts.
 
-    The last epoch is the present one, which every window reaches. An epoch may lack the layout of
-    the plan, and have several others: the one that the fewest groups have to be asked of is taken.
+    The last epoch is the current one, which every window reaches. An epoch may have several other
+    layouts instead of the plan's: the layout with the fewest groups to probe is chosen.
     """
-    found: dict[StoreLayout, Route] = {}
+    routes: dict[StoreLayout, Route] = {}
     for number, (newest_s, layouts) in enumerate(epochs):
-        those = [each for each in layouts if each.join == hop.target]
-        if not those:
+        targets = [layout for layout in layouts if layout.join == hop.target]
+        if not targets:
             continue
         reach_s = float("inf") if number == len(epochs) - 1 else newest_s
-        routes = [Route(each, _by(hop, each), (number,), reach_s) for each in those]
-        best = min(routes, key=lambda at: (at.groups(2), at.layout != hop.order.steps[-1]))
-        before = found.get(best.layout)
+        options = [Route(at, _key(hop, at), (number,), reach_s) for at in targets]
+        best = min(options, key=lambda at: (at.groups(2), at.layout != hop.order.steps[-1]))
+        before = routes.get(best.layout)
         if before is not None:
             epochs_so_far = (*before.epochs, number)
-            best = Route(best.layout, best.by, epochs_so_far, max(before.reach_s, reach_s))
-        found[best.layout] = best
-    return tuple(found.values())
+            best = Route(best.layout, best.key, epochs_so_far, max(before.reach_s, reach_s))
+        routes[best.layout] = best
+    return tuple(routes.values())
 
 
-def _by(hop: Hop, layout: StoreLayout) -> Attribute | None:
+def _key(hop: Hop, layout: StoreLayout) -> Attribute | None:
     if layout.partition is None:
         return None
     equal = hop.order.join.equal_to(layout.partition)
@@ -206,23 +206,23 @@ def _by(hop: Hop, layout: StoreLayout) -> Attribute | None:
 
 
 def _chain(join: Join) -> list[str]:
-    """Put the relations of a join into an order in which a predicate joins each to those before."""
+    """Order the relations of a join so that a predicate joins each with earlier ones."""
     chain = [min(join.relations)]
-    while rest := join.neighbours(frozenset(chain)):
-        chain.append(min(rest))
+    while candidates := join.neighbours(frozenset(chain)):
+        chain.append(min(candidates))
     return chain
 
 
 def _keys_of(relation: str, joins: Iterable[Join]) -> tuple[Attribute, ...]:
-    found = {at for join in joins for each in join.predicates for at in each}
-    return tuple(sorted(at for at in found if at.relation == relation))
+    attributes = {at for join in joins for predicate in join.predicates for at in predicate}
+    return tuple(sorted(at for at in attributes if at.relation == relation))
 
 
 class _Compiler:
     def __init__(self, rules: Rules, joins: Collection[Join]) -> None:
         self._rules = rules
         self._joins = joins
-        # Shorter prefixes and smaller stores first: a hop depends on these only.
+        # Shorter prefixes and smaller stores first: a hop depends only on these.
         probes = {
             label: rule for label, (rule,) in rules.by_edge.items() if isinstance(rule, Probe)
         }
@@ -249,49 +249,49 @@ class _Compiler:
         )
         inputs = {name: self._input(name) for name in sorted({*streams, *self._rules.inputs})}
         stores = {
-            layout: Stored(1, of.keys, self._looked_up(layout, hops))
-            for of in inputs.values()
-            for layout in of.stores
+            layout: StoredLayout(1, source.keys, self._indexed(layout, hops))
+            for source in inputs.values()
+            for layout in source.stores
         }
-        filled: defaultdict[StoreLayout, int] = defaultdict(int)
+        filled_levels: defaultdict[StoreLayout, int] = defaultdict(int)
         for hop in hops:
             for layout in hop.stores:
-                filled[layout] = max(filled[layout], hop.level)
-        for layout, level in filled.items():
+                filled_levels[layout] = max(filled_levels[layout], hop.level)
+        for layout, level in filled_levels.items():
             compared = tuple(sorted(self._outer(layout.join.relations)))
-            stores[layout] = Stored(level + 1, compared, self._looked_up(layout, hops))
+            stores[layout] = StoredLayout(level + 1, compared, self._indexed(layout, hops))
         return Hops(hops, inputs, stores)
 
-    def _looked_up(self, layout: StoreLayout, hops: Iterable[Hop]) -> tuple[Attribute, ...]:
-        found = {hop.matches[0][1] for hop in hops if hop.order.steps[-1] == layout}
-        return tuple(sorted(found))
+    def _indexed(self, layout: StoreLayout, hops: Iterable[Hop]) -> tuple[Attribute, ...]:
+        attributes = {hop.matches[0][1] for hop in hops if hop.order.steps[-1] == layout}
+        return tuple(sorted(attributes))
 
     def _outer(self, relations: frozenset[str]) -> set[Attribute]:
-        """Return attributes of relations that some query compares with those of others."""
+        """Return attributes of relations that some query compares with other relations."""
         joins = (join for join in self._joins if relations < join.relations)
         return {inner for join in joins for inner, _ in join.across(relations)}
 
     def _levels(self) -> dict[int, int]:
-        filled: defaultdict[Join, int] = defaultdict(int)
-        sent: defaultdict[int, int] = defaultdict(int)
+        filled_levels: defaultdict[Join, int] = defaultdict(int)
+        sent_levels: defaultdict[int, int] = defaultdict(int)
         levels = {}
         for label in self._labels:
             probe = self._probes[label]
-            level = 1 + max(sent[label], filled[probe.order.steps[-1].join])
+            level = 1 + max(sent_levels[label], filled_levels[probe.order.steps[-1].join])
             levels[label] = level
             for out in probe.out:
-                sent[out] = level
+                sent_levels[out] = level
             if self._stores(probe.out):
-                filled[probe.order.join] = max(filled[probe.order.join], level)
+                filled_levels[probe.order.join] = max(filled_levels[probe.order.join], level)
         return levels
 
     def _carried(
         self, label: int, keys: Mapping[int, frozenset[Attribute]]
     ) -> frozenset[Attribute]:
-        """Return the attributes that something compares after a hop."""
+        """Return the attributes that later hops compare."""
         probe = self._probes[label]
         relations = probe.order.join.relations
-        found = {
+        attributes = {
             at
             for out in probe.out
             if out in self._numbers
@@ -299,8 +299,8 @@ class _Compiler:
             if at.relation in relations
         }
         if self._stores(probe.out):
-            found |= self._outer(relations)
-        return frozenset(found)
+            attributes |= self._outer(relations)
+        return frozenset(attributes)
 
     def _input(self, stream: str) -> Input:
         labels = self._rules.inputs.get(stream, ())

@@ -1,7 +1,7 @@
-"""The kernel of a hop: rows meet those that are stored, by a sorted index of hashes.
+"""The kernel of a hop: joins rows with stored rows, by a sorted index of hashes.
 
-Hashes find candidates, in blocks, so that memory is bounded whatever the skew is. The window, the
-order of arrival and the keys themselves decide.
+Hashes find candidates, in blocks, so memory is bounded for any skew. The window, the order of
+arrival and the keys themselves decide.
 """
 
 from __future__ import annotations
@@ -31,57 +31,59 @@ from spark_jobs.standing.tuples import (
 __all__ = ["probe"]
 
 _BLOCK: Final = 2**16
-"""Candidate pairs that are compared at once."""
+"""Candidate pairs compared at once."""
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def probe(rows: pa.Table, stored: StoredRows, hop: Hop) -> Iterator[pa.Table]:
-    """Join rows with stored ones; those that arrived in this batch have to be earlier."""
+    """Join rows with stored rows; a stored row of this batch must have arrived earlier."""
     mine, theirs = hop.matches[0]
     codes = column_of(rows, code_column(mine))
     comparable = np.flatnonzero(rows.column(key_column(mine)).is_valid().to_numpy())
     index = stored.index(theirs)
-    begin = np.searchsorted(index.codes, codes[comparable], "left")
-    counts = np.searchsorted(index.codes, codes[comparable], "right") - begin
+    starts = np.searchsorted(index.codes, codes[comparable], "left")
+    counts = np.searchsorted(index.codes, codes[comparable], "right") - starts
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     for first in range(0, total, _BLOCK):
         pairs = np.arange(first, min(first + _BLOCK, total))
         number = np.searchsorted(ends, pairs, "right")
         offset = pairs - (ends[number] - counts[number])
-        left, right = comparable[number], index.rows[begin[number] + offset]
-        found = _joined(rows, stored, hop, left, right)
-        if len(found):
-            yield found
+        left, right = comparable[number], index.rows[starts[number] + offset]
+        matches = _join(rows, stored, hop, left, right)
+        if len(matches):
+            yield matches
 
 
-def _joined(rows: pa.Table, stored: StoredRows, hop: Hop, left: _Array, right: _Array) -> pa.Table:
-    """Return the pairs that belong together, as one row each."""
+def _join(rows: pa.Table, stored: StoredRows, hop: Hop, left: _Array, right: _Array) -> pa.Table:
+    """Return the matching pairs, as one row each."""
     first_s = np.minimum(column_of(rows, FIRST_S)[left], stored.first_s[right])
     last_s = np.maximum(column_of(rows, LAST_S)[left], stored.last_s[right])
-    good = last_s - first_s <= hop.order.join.window_s
+    is_match = last_s - first_s <= hop.order.join.window_s
     if stored.is_new:
-        good &= _is_earlier(stored.table, right, rows, left)
+        is_match &= _is_earlier(stored.table, right, rows, left)
     for mine, theirs in hop.matches[1:]:
         codes = stored.column(theirs, code_column(theirs))
-        good &= column_of(rows, code_column(mine))[left] == codes.to_numpy()[right]
-    left, right, first_s, last_s = (each[good] for each in (left, right, first_s, last_s))
+        is_match &= column_of(rows, code_column(mine))[left] == codes.to_numpy()[right]
+    left, right, first_s, last_s = (values[is_match] for values in (left, right, first_s, last_s))
     equal = _have_equal_keys(rows, stored, hop.matches, left, right)
     if not equal.all():
-        left, right, first_s, last_s = (each[equal] for each in (left, right, first_s, last_s))
+        left, right, first_s, last_s = (values[equal] for values in (left, right, first_s, last_s))
     return (
-        _assembled(rows, stored, hop, left, right)
+        _assemble(rows, stored, hop, left, right)
         .append_column(FIRST_S, pa.array(first_s))
         .append_column(LAST_S, pa.array(last_s))
     )
 
 
 def _is_earlier(one: pa.Table, at: _Array, other: pa.Table, other_at: _Array) -> _Array:
-    """Compare by feed position, and by stream among those of one position."""
+    """Compare by feed position, and by stream for equal positions."""
     number, stream = column_of(one, LAST_NUMBER)[at], column_of(one, LAST_STREAM)[at]
-    than, than_stream = (column_of(other, each)[other_at] for each in (LAST_NUMBER, LAST_STREAM))
-    earlier: _Array = (number < than) | ((number == than) & (stream < than_stream))
+    other_number, other_stream = (
+        column_of(other, values)[other_at] for values in (LAST_NUMBER, LAST_STREAM)
+    )
+    earlier: _Array = (number < other_number) | ((number == other_number) & (stream < other_stream))
     return earlier
 
 
@@ -92,7 +94,7 @@ def _have_equal_keys(
     left: _Array,
     right: _Array,
 ) -> _Array:
-    """Compare keys, as different ones may have the same hash, and null equals nothing."""
+    """Compare keys, because different keys can have the same hash, and null equals nothing."""
     equal: _Array = np.ones(len(left), bool)
     for mine, theirs in matches:
         ours = rows.column(key_column(mine)).take(left)
@@ -101,14 +103,14 @@ def _have_equal_keys(
     return equal
 
 
-def _assembled(
+def _assemble(
     rows: pa.Table, stored: StoredRows, hop: Hop, left: _Array, right: _Array
 ) -> pa.Table:
     target = hop.target.relations
-    known = hop.order.join.relations - target
-    mine = [at for at in hop.keys if at.relation in known]
+    sources = hop.order.join.relations - target
+    mine = [at for at in hop.keys if at.relation in sources]
     theirs = [at for at in hop.keys if at.relation in target]
-    ours = rows.select([LAST_NUMBER, LAST_STREAM, *members_of(known), *key_columns(mine)]).take(
+    ours = rows.select([LAST_NUMBER, LAST_STREAM, *members_of(sources), *key_columns(mine)]).take(
         left
     )
     columns = dict(zip(ours.column_names, ours.columns, strict=True))

@@ -1,4 +1,4 @@
-"""Reports: what tasks have done, added up by the driver."""
+"""Reports of tasks, which the driver adds up."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Report", "Written"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A segment that was written.
+    """A written segment.
 
     Attributes:
-        newest_s: The latest time at which one of its rows begins.
-        replaces: The paths of those whose rows it has; none: its rows have arrived.
+        newest_s: The latest start of its rows.
+        replaces: The paths of the segments that it merges; none: its rows are new.
     """
 
     segment: Segment
@@ -29,11 +29,11 @@ class Written:
 
 @dataclass(slots=True)
 class Report:
-    """What one or more tasks have done.
+    """The report of one or more tasks.
 
     Attributes:
         latest_s: The latest time of a tuple that was not late.
-        sent: By hop, the rows that were sent to partition groups; a broadcast counts as many.
+        sent: Rows sent to partition groups, by hop; a broadcast counts once per group.
     """
 
     late: int = 0
@@ -50,16 +50,20 @@ class Report:
 
     @classmethod
     def total(cls, texts: Iterable[bytes]) -> Report:
-        found = cls()
+        total_report = cls()
         for document in map(orjson.loads, texts):
-            found.late += document["late"]
-            found.latest_s = max(found.latest_s, document.get("latest_s", found.latest_s))
-            found.sent.update(dict(document["sent"]))
-            found.written += [
-                Written(Segment(**each["segment"]), each["newest_s"], tuple(each["replaces"]))
-                for each in document["written"]
+            total_report.late += document["late"]
+            total_report.latest_s = max(
+                total_report.latest_s, document.get("latest_s", total_report.latest_s)
+            )
+            total_report.sent.update(dict(document["sent"]))
+            total_report.written += [
+                Written(
+                    Segment(**written["segment"]), written["newest_s"], tuple(written["replaces"])
+                )
+                for written in document["written"]
             ]
-            found.results += document["results"]
-        # Tasks end in any order; what is committed does not depend on it.
-        found.written.sort(key=lambda each: each.segment.path)
-        return found
+            total_report.results += document["results"]
+        # Tasks end in any order, which must not change the commit.
+        total_report.written.sort(key=lambda written: written.segment.path)
+        return total_report

@@ -1,4 +1,4 @@
-"""Results as Parquet files: what each is the result of, and the tuples that it has."""
+"""Results as Parquet files: each result's query, and its tuples."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ RESULTS: Final = pa.schema(
         ("tuples", pa.large_string()),
     ]
 )
-"""The query; the latest time of the tuples; their positions, in the order of their streams' names;
-and their values, as a JSON object by stream."""
+"""The query; the latest time of the tuples; their positions, ordered by the names of streams; and
+their values, as a JSON object by stream."""
 
 
 class ResultFile:
-    """A file of results, which appears whole, or not at all, and only if there are any."""
+    """A file of results, which appears atomically, and only if there are results."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class ResultFile:
         """Write rows as results of each of some queries."""
         columns = [
             rows.column(LAST_S),
-            _lists([rows.column(number_column(each)) for each in relations]),
+            _lists([rows.column(number_column(relation)) for relation in relations]),
             _objects(rows, relations),
         ]
         for query in queries:
@@ -70,18 +70,18 @@ class ResultFile:
 
 
 def _lists(columns: Sequence[pa.ChunkedArray]) -> pa.ListArray:
-    """Return lists with an element of each column."""
-    values = np.stack([each.to_numpy() for each in columns], axis=1)
+    """Return lists with one element of each column."""
+    values = np.stack([column.to_numpy() for column in columns], axis=1)
     offsets = np.arange(0, values.size + 1, len(columns), dtype=np.int32)
     return pa.ListArray.from_arrays(offsets, values.ravel())
 
 
 def _objects(rows: pa.Table, relations: Sequence[str]) -> pa.ChunkedArray:
-    """Return the values of each relation as one JSON object; names of streams need no escape."""
+    """Return the values of all relations as one JSON object; names of streams need no escape."""
     pieces: list[Any] = []
-    for number, each in enumerate(relations):
+    for number, relation in enumerate(relations):
         opening = "," if number else "{"
-        pieces += [pa.scalar(f'{opening}"{each}":', pa.large_string())]
-        pieces += [rows.column(values_column(each))]
+        pieces += [pa.scalar(f'{opening}"{relation}":', pa.large_string())]
+        pieces += [rows.column(values_column(relation))]
     end, separator = (pa.scalar(text, pa.large_string()) for text in ("}", ""))
     return pc.binary_join_element_wise(*pieces, end, separator)

@@ -1,7 +1,7 @@
-"""Segments: immutable files of stored rows, each with an index of them by the hash of a key.
+"""Segments: immutable files of stored rows, with indexes by the hashes of keys.
 
-A file is written whole before anything names it, and is not changed after. So any number of tasks
-can map it into memory, and one that is repeated writes the same file again.
+A file is complete before anything names it, and immutable afterwards. So any number of tasks can
+map it into memory, and a repeated task writes the same file again.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from spark_jobs.standing.tuples import (
 __all__ = ["FORMAT", "Index", "StoredRows", "read_segment", "write_segment"]
 
 FORMAT: Final = 1
-"""Of segments and commits; other versions cannot read them."""
+"""The version of segments and commits; other versions cannot read them."""
 
-_FORMAT: Final = b"portolan.standing"
-_COMPARABLE: Final = "comparable:"
-_MAPPED: Final = 512
-"""Files that a process keeps mapped; the room of one that is dropped is free when it is not."""
+_FORMAT_KEY: Final = b"portolan.standing"
+_COMPARABLE_KEY: Final = "comparable:"
+_MAX_MAPPED: Final = 512
+"""Maximum files that a process keeps mapped; a dropped file's space is free once unmapped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Rows with a key, in the order of its hash.
+    """Rows with a key, in the order of the key's hash.
 
     Attributes:
         codes: The hashes, in order.
-        rows: The row of each.
+        rows: The row of each hash.
     """
 
     codes: np.ndarray[Any, Any]
@@ -55,7 +55,7 @@ class StoredRows:
     """The rows of a segment.
 
     Attributes:
-        is_new: Whether they arrived in the batch that is executed.
+        is_new: Whether they arrived in the current batch.
     """
 
     def __init__(self, table: pa.Table, *, is_new: bool) -> None:
@@ -72,7 +72,7 @@ class StoredRows:
         return column_of(self.table, LAST_S)
 
     def column(self, attribute: Attribute, name: str) -> pa.ChunkedArray:
-        """Return the keys of an attribute, or their hashes; an older plan may not have had them."""
+        """Return the keys of an attribute, or their hashes; compute those an older plan lacked."""
         self.table = with_keys(self.table, [attribute])
         return self.table.column(name)
 
@@ -89,7 +89,7 @@ class StoredRows:
                 self.column(attribute, code_column(attribute)),
             )
         metadata = self.table.schema.metadata
-        comparable = int(metadata[f"{_COMPARABLE}{attribute}".encode()])
+        comparable = int(metadata[f"{_COMPARABLE_KEY}{attribute}".encode()])
         rows = column_of(self.table, _sorted_rows(attribute))
         return Index(column_of(self.table, name)[:comparable], rows[:comparable])
 
@@ -97,25 +97,25 @@ class StoredRows:
 def index_of(keys: pa.ChunkedArray, codes: pa.ChunkedArray) -> Index:
     hashes = codes.to_numpy()
     comparable = np.flatnonzero(keys.is_valid().to_numpy())
-    # What is merged is in order piece by piece, which this takes advantage of.
+    # Merged rows consist of sorted runs, which a stable sort exploits.
     order = comparable[np.argsort(hashes[comparable], kind="stable")]
     return Index(hashes[order], order.astype(np.int32))
 
 
-def write_segment(path: Path, rows: pa.Table, looked_up: Iterable[Attribute]) -> None:
-    """Write rows, with indexes by some attributes; it appears whole, or not at all.
+def write_segment(path: Path, rows: pa.Table, indexed: Iterable[Attribute]) -> None:
+    """Write rows atomically, with indexes by some attributes.
 
     Raises:
         OSError: It cannot be written.
     """
-    metadata = {_FORMAT: str(FORMAT).encode()}
-    attributes = list(looked_up)
+    metadata = {_FORMAT_KEY: str(FORMAT).encode()}
+    attributes = list(indexed)
     rows = with_keys(rows, attributes).combine_chunks()
     for at in attributes:
         index = index_of(rows.column(key_column(at)), rows.column(code_column(at)))
-        metadata[f"{_COMPARABLE}{at}".encode()] = str(len(index.rows)).encode()
-        rows = rows.append_column(_sorted_codes(at), _filled(index.codes, len(rows)))
-        rows = rows.append_column(_sorted_rows(at), _filled(index.rows, len(rows)))
+        metadata[f"{_COMPARABLE_KEY}{at}".encode()] = str(len(index.rows)).encode()
+        rows = rows.append_column(_sorted_codes(at), _pad(index.codes, len(rows)))
+        rows = rows.append_column(_sorted_rows(at), _pad(index.rows, len(rows)))
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         atomic_file(path) as file,
@@ -128,36 +128,36 @@ def read_segment(path: Path, *, is_new: bool = False) -> StoredRows:
     """Map a segment into memory.
 
     Raises:
-        FileNotFoundError: There is none.
-        StateMismatch: It is of another version.
+        FileNotFoundError: It does not exist.
+        StateMismatch: It has another version.
     """
-    return StoredRows(_mapped(path), is_new=is_new) if is_new else _stored(path)
+    return StoredRows(_map(path), is_new=is_new) if is_new else _read_cached(path)
 
 
-def merged(segments: Sequence[StoredRows]) -> pa.Table:
+def merge_segments(segments: Sequence[StoredRows]) -> pa.Table:
     """Return all rows of some segments, without their indexes."""
     tables = []
-    for each in segments:
-        names = [name for name in each.table.column_names if name[0] not in _INDEX_COLUMNS]
-        tables.append(each.table.select(names).replace_schema_metadata())
-    # Keys that only some plans have are computed again where they are needed.
+    for segment in segments:
+        names = [name for name in segment.table.column_names if name[0] not in _INDEX_COLUMNS]
+        tables.append(segment.table.select(names).replace_schema_metadata())
+    # Keys that only some plans store are recomputed when needed.
     common = [
         name for name in tables[0].column_names if all(name in at.column_names for at in tables)
     ]
-    return pa.concat_tables([each.select(common) for each in tables])
+    return pa.concat_tables([table.select(common) for table in tables])
 
 
-@lru_cache(maxsize=_MAPPED)
-def _stored(path: Path) -> StoredRows:
-    return StoredRows(_mapped(path), is_new=False)
+@lru_cache(maxsize=_MAX_MAPPED)
+def _read_cached(path: Path) -> StoredRows:
+    return StoredRows(_map(path), is_new=False)
 
 
-def _mapped(path: Path) -> pa.Table:
+def _map(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
-    found: Mapping[bytes, bytes] = table.schema.metadata or {}
-    if found.get(_FORMAT) != str(FORMAT).encode():
-        raise StateMismatch(f"{path} is no state of version {FORMAT}")
+    metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
+    if metadata.get(_FORMAT_KEY) != str(FORMAT).encode():
+        raise StateMismatch(f"{path} is not a state of version {FORMAT}")
     return table
 
 
@@ -172,8 +172,8 @@ def _sorted_rows(attribute: Attribute) -> str:
     return f"^{attribute}"
 
 
-def _filled(values: np.ndarray[Any, Any], length: int) -> pa.Array:
-    """Return values with zeros after them: a column is as long as the others."""
-    whole = np.zeros(length, values.dtype)
-    whole[: len(values)] = values
-    return pa.array(whole)
+def _pad(values: np.ndarray[Any, Any], length: int) -> pa.Array:
+    """Pad values with zeros to the length of a column."""
+    padded = np.zeros(length, values.dtype)
+    padded[: len(values)] = values
+    return pa.array(padded)

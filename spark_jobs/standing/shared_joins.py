@@ -1,8 +1,7 @@
-"""The standing queries of a plan, batch by batch: what a batch begins with, and what it commits.
+"""Executes the standing queries of a plan batch by batch, from one commit to the next.
 
-Everything here is decided by the last commit and by the plan, so a batch that is repeated does the
-same again. *Earlier* is the order of batches, and that of feed positions within one. Times decide
-about windows only.
+The last commit and the plan determine a batch, so a repeated batch has the same result. *Earlier*
+means the order of batches, and of feed positions within a batch. Times only determine windows.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from spark_jobs.standing.work import Work
 __all__ = ["Execute", "SharedJoins"]
 
 _EPOCHS: Final = 4
-"""In how many steps state is dropped: as many epochs, and one more, hold what a window needs."""
+"""Steps in which state is dropped: this many epochs, and one more, cover a window."""
 
 Execute: TypeAlias = Callable[[Work], Report]
-"""Executes work over the tuples of a batch, or over those of its history."""
+"""Executes work over the tuples of a batch, or of its history."""
 
 
 class SharedJoins:
-    """Executes plans; what is kept is in a directory, and goes on in the next process.
+    """Executes plans; their state is in a directory, which outlives the process.
 
     Args:
-        retention_s: How long tuples are kept, and so the longest window a query may have.
-        lateness_s: How long after a later tuple of an earlier batch a tuple may still arrive.
+        retention_s: Seconds for which tuples are stored, and so the maximum window of a query.
+        lateness_s: Seconds by which a tuple can lag behind the latest tuple of earlier batches.
     """
 
     def __init__(
@@ -48,10 +47,10 @@ class SharedJoins:
         self.activate(plan)
 
     def activate(self, plan: Plan) -> None:
-        """Let another plan be active from the next batch on; queries have the full history.
+        """Activate another plan from the next batch on; its queries have the full history.
 
         Raises:
-            ValueError: A query has a longer window than tuples are kept.
+            ValueError: A query has a longer window than the retention.
         """
         if any(query.window_s > self._retention_s for query in plan.workload.joins):
             raise ValueError("a query has a longer window than tuples are kept")
@@ -62,32 +61,32 @@ class SharedJoins:
     def process(self, batch: int, execute: Execute, execute_history: Execute) -> Commit:
         """Execute a batch, and commit its state and results together.
 
-        A batch that is committed already is not executed again.
+        A committed batch is not executed again.
 
         Raises:
-            StateMismatch: It is not the one that comes next.
+            StateMismatch: It is not the next batch.
         """
         before = self.directory.latest()
         if not self.directory.is_next(batch, before):
             return before
-        begun = replace(before, batch=batch, attempt=uuid4().hex)
+        draft = replace(before, batch=batch, attempt=uuid4().hex)
         if before.plan != fingerprint(self.plan):
-            begun = self._begin_plan(begun, execute_history)
-        begun = self._drop_state(begun)
-        report = execute(self._work(begun, self.hops))
-        done = self._done(begun, report)
-        self.directory.commit(done, before)
-        return done
+            draft = self._start_plan(draft, execute_history)
+        draft = self._drop_state(draft)
+        report = execute(self._work(draft, self.hops))
+        commit = self._finish(draft, report)
+        self.directory.commit(commit, before)
+        return commit
 
     def watermark_s(self, commit: Commit) -> float:
-        """Return what later tuples may not be earlier than."""
+        """Return the minimum time of later tuples that are not late."""
         return commit.latest_s - self._lateness_s
 
-    def _begin_plan(self, commit: Commit, execute_history: Execute) -> Commit:
-        """Begin an epoch with the present plan, and compute what it probes for the first time.
+    def _start_plan(self, commit: Commit, execute_history: Execute) -> Commit:
+        """Start an epoch with the current plan, and compute the joins that it is first to probe.
 
         Raises:
-            StateMismatch: It has another number of partition groups than what is kept.
+            StateMismatch: Its number of partition groups differs from the state's.
         """
         parallelism = self.plan.workload.parallelism
         if commit.parallelism not in (0, parallelism):
@@ -97,37 +96,37 @@ class SharedJoins:
             )
         probed = {join for join in self._rules.stores if len(join.relations) > 1}
         former = {at.join for at in commit.epochs[-1].layouts} if commit.epochs else set()
-        kept = [_without(each, _intermediates(former) - probed) for each in commit.epochs]
-        begun = replace(
+        epochs = [_without(epoch, _intermediates(former) - probed) for epoch in commit.epochs]
+        draft = replace(
             commit,
             plan=fingerprint(self.plan),
             parallelism=parallelism,
-            epochs=tuple(kept),
+            epochs=tuple(epochs),
             sent=(0,) * len(self.hops.hops),
             stored=(0,) * len(self._layouts()),
         )
-        begun = self._begin_epoch(begun)
-        wanted = probed - former
-        if wanted and len(begun.epochs) > 1:
-            hops = compile_history(self.hops.stores, wanted)
-            report = execute_history(self._work(begun, hops, "-history"))
-            begun = replace(begun, epochs=_extended(begun.epochs, report))
-        return begun
+        draft = self._start_epoch(draft)
+        new_joins = probed - former
+        if new_joins and len(draft.epochs) > 1:
+            hops = compile_history(self.hops.stores, new_joins)
+            report = execute_history(self._work(draft, hops, "-history"))
+            draft = replace(draft, epochs=_with_written(draft.epochs, report))
+        return draft
 
-    def _begin_epoch(self, commit: Commit) -> Commit:
-        kept = [each for each in commit.epochs if not each.is_empty]
-        number = max((each.number for each in commit.epochs), default=-1) + 1
+    def _start_epoch(self, commit: Commit) -> Commit:
+        epochs = [epoch for epoch in commit.epochs if not epoch.is_empty]
+        number = max((epoch.number for epoch in commit.epochs), default=-1) + 1
         epoch = Epoch(number, float("-inf"), self._layouts(), ())
-        return replace(commit, epochs=(*kept, epoch), epoch_from_s=self.watermark_s(commit))
+        return replace(commit, epochs=(*epochs, epoch), epoch_from_s=self.watermark_s(commit))
 
     def _drop_state(self, commit: Commit) -> Commit:
-        """Begin an epoch from time to time, and drop those that no window reaches any more."""
+        """Start an epoch at intervals, and drop epochs that no window reaches any more."""
         watermark_s = self.watermark_s(commit)
         if watermark_s - commit.epoch_from_s > self._retention_s / _EPOCHS:
-            commit = self._begin_epoch(commit)
-        *past, present = commit.epochs
-        kept = [each for each in past if watermark_s - each.newest_s <= self._retention_s]
-        return replace(commit, epochs=(*kept, present))
+            commit = self._start_epoch(commit)
+        *past, current = commit.epochs
+        reachable = [epoch for epoch in past if watermark_s - epoch.newest_s <= self._retention_s]
+        return replace(commit, epochs=(*reachable, current))
 
     def _layouts(self) -> tuple[StoreLayout, ...]:
         return tuple(self.hops.stores)
@@ -143,44 +142,44 @@ class SharedJoins:
             self.watermark_s(commit),
         )
 
-    def _done(self, begun: Commit, report: Report) -> Commit:
-        stored = list(begun.stored)
-        for each in report.written:
-            if not each.replaces:
-                stored[each.segment.layout] += each.segment.rows
+    def _finish(self, draft: Commit, report: Report) -> Commit:
+        stored = list(draft.stored)
+        for written in report.written:
+            if not written.replaces:
+                stored[written.segment.layout] += written.segment.rows
         return replace(
-            begun,
-            latest_s=max(begun.latest_s, report.latest_s),
-            epochs=_extended(begun.epochs, report),
-            sent=tuple(count + report.sent[hop] for hop, count in enumerate(begun.sent)),
+            draft,
+            latest_s=max(draft.latest_s, report.latest_s),
+            epochs=_with_written(draft.epochs, report),
+            sent=tuple(count + report.sent[hop] for hop, count in enumerate(draft.sent)),
             stored=tuple(stored),
-            late=begun.late + report.late,
-            results=begun.results + report.results,
+            late=draft.late + report.late,
+            results=draft.results + report.results,
             has_results=report.results > 0,
         )
 
 
-def _extended(epochs: tuple[Epoch, ...], report: Report) -> tuple[Epoch, ...]:
-    """Add what was written to the last epoch."""
-    *past, present = epochs
-    replaced = {path for each in report.written for path in each.replaces}
-    kept = [each for each in present.segments if each.path not in replaced]
-    segments = (*kept, *(each.segment for each in report.written))
-    newest_s = max([present.newest_s, *(each.newest_s for each in report.written)])
-    return (*past, replace(present, segments=segments, newest_s=newest_s))
+def _with_written(epochs: tuple[Epoch, ...], report: Report) -> tuple[Epoch, ...]:
+    """Add written segments to the last epoch."""
+    *past, current = epochs
+    replaced = {path for written in report.written for path in written.replaces}
+    remaining = [segment for segment in current.segments if segment.path not in replaced]
+    segments = (*remaining, *(written.segment for written in report.written))
+    newest_s = max([current.newest_s, *(written.newest_s for written in report.written)])
+    return (*past, replace(current, segments=segments, newest_s=newest_s))
 
 
 def _without(epoch: Epoch, joins: Iterable[Join]) -> Epoch:
-    """Drop what an epoch has of some joins."""
-    dropped = set(joins)
+    """Return an epoch without the rows of some joins."""
+    dropped_joins = set(joins)
     layouts: list[StoreLayout] = []
     segments: list[Segment] = []
     for number, layout in enumerate(epoch.layouts):
-        if layout.join not in dropped:
+        if layout.join not in dropped_joins:
             segments += [
-                replace(each, layout=len(layouts))
-                for each in epoch.segments
-                if each.layout == number
+                replace(segment, layout=len(layouts))
+                for segment in epoch.segments
+                if segment.layout == number
             ]
             layouts.append(layout)
     return replace(epoch, layouts=tuple(layouts), segments=tuple(segments))

@@ -1,4 +1,4 @@
-"""Standing queries as one query of Structured Streaming, with a stage for each level of hops."""
+"""Standing queries as one Structured Streaming query, with a stage for each level of hops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
 from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
-from spark_jobs.streaming_queries import EVER, start_batches
+from spark_jobs.streaming_queries import UNLIMITED_AGE, start_batches
 
 __all__ = ["event_stream_tuples", "file_tuples", "start"]
 
@@ -37,8 +37,8 @@ def start(
     """Start to execute queries over a streaming frame of `TUPLES`; its directory must be locked.
 
     Args:
-        on_commit: Called after each batch, and again for the last one when it is repeated.
-        trigger: When batches begin, as `DataStreamWriter.trigger` takes it.
+        on_commit: Called after each batch, and again when the last batch is repeated.
+        trigger: When batches start; the arguments of `DataStreamWriter.trigger`.
     """
 
     def process(batch: DataFrame, number: int) -> None:
@@ -48,10 +48,10 @@ def start(
 
 
 def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -> DataFrame:
-    """Return the tuples of a directory as they come, so many files at a time, the oldest first."""
+    """Return the tuples of a directory as they arrive, `files` at a time, the oldest first."""
     reader = session.readStream.schema(from_arrow_schema(TUPLES))
-    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
-    # A line that is no tuple must end the query: it would be a tuple without values otherwise.
+    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=UNLIMITED_AGE)
+    # A malformed line must end the query: otherwise it would be a tuple without values.
     return reader.option("mode", "FAILFAST").format(format_).load(literal_path(str(folder)))
 
 
@@ -59,30 +59,30 @@ def event_stream_tuples(
     session: SparkSession,
     database: str,
     streams: Sequence[str],
-    most: int | None = None,
+    max_tuples: int | None = None,
     consumer: str | None = None,
 ) -> DataFrame:
-    """Return the tuples of event streams of a database, from the oldest that are kept on.
+    """Return the tuples of event streams of a database, from the oldest stored ones on.
 
     Args:
-        streams: Their names.
-        most: Of each stream in a batch; None: all that there are.
-        consumer: The name under which each of them knows the reader; None: it does not.
+        streams: The names of the streams.
+        max_tuples: Maximum tuples of each stream in a batch; None: all available.
+        consumer: The reader's name as a consumer of each stream; None: it is not a consumer.
     """
     session.dataSource.register(StreamData)
-    options = {"database": database, "maxPerTrigger": most, "consumer": consumer}
+    options = {"database": database, "maxPerTrigger": max_tuples, "consumer": consumer}
     reader = session.readStream.format(StreamData.name())
-    reader = reader.options(**{name: each for name, each in options.items() if each is not None})
-    return reduce(DataFrame.union, [reader.option("stream", each).load() for each in streams])
+    reader = reader.options(**{name: value for name, value in options.items() if value is not None})
+    return reduce(DataFrame.union, [reader.option("stream", name).load() for name in streams])
 
 
 def _execute(tuples: DataFrame, work: Work) -> Report:
-    return _reported(tuples.mapInArrow(partial(read, work), _CHUNKS), work)
+    return _run_levels(tuples.mapInArrow(partial(read, work), _CHUNKS), work)
 
 
 def _execute_history(tuples: DataFrame, work: Work) -> Report:
     groups = tuples.sparkSession.range(0, work.parallelism, 1, work.parallelism)
-    return _reported(groups.mapInArrow(partial(_read_history, work), _CHUNKS), work)
+    return _run_levels(groups.mapInArrow(partial(_read_history, work), _CHUNKS), work)
 
 
 def _read_history(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,8 +90,8 @@ def _read_history(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         yield from read_history(work, batch.column("id").to_pylist())
 
 
-def _reported(chunks: DataFrame, work: Work) -> Report:
-    """Execute all levels, one stage for each, and add up what their tasks report."""
+def _run_levels(chunks: DataFrame, work: Work) -> Report:
+    """Execute all levels, one stage each, and add up the reports of their tasks."""
     for level in range(1, work.hops.levels + 1):
         exchanged = chunks.repartitionById(work.parallelism, "group")
         chunks = exchanged.mapInArrow(partial(execute, work, level), _CHUNKS)

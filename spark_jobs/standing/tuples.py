@@ -1,8 +1,7 @@
-"""Tuples as Arrow tables: a row has the tuples of one or more relations, which belong together.
+"""Tuples as Arrow tables: a row joins the tuples of one or more relations.
 
-Of each relation it has the feed position and the values, as JSON; of attributes that are compared
-also a key, which is the same text for equal values and null where nothing is equal, and a hash of
-it.
+For each relation it has the feed position and the values, as JSON; for compared attributes also a
+key, which is the same text for equal values and null if nothing is equal, and a hash of the key.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ LAST_S: Final = "last_s"
 LAST_NUMBER: Final = "last_number"
 LAST_STREAM: Final = "last_stream"
 TIMES: Final = (FIRST_S, LAST_S, LAST_NUMBER, LAST_STREAM)
-"""The times of the earliest and of the latest tuple of a row; and which arrived last: its position,
-and the rank of its stream among those that have the same position."""
+"""The times of the earliest and of the latest tuple of a row; and the last tuple to arrive: its
+position, and the rank of its stream among equal positions."""
 
 _INPUT: Final = ["stream", "number", "time_s", "values"]
 
-_SHOWN: Final = 100
-"""Characters of a name that is wrong."""
+_MAX_NAME_CHARACTERS: Final = 100
+"""Maximum characters of a wrong name in an error."""
 
-_EXACT: Final = 2.0**64
-"""JSON integers are below; a larger number is a double whatever its notation."""
+_MAX_INTEGER: Final = 2.0**64
+"""JSON integers are below it; a larger number is a double in any notation."""
 
 
 def number_column(relation: str) -> str:
@@ -77,17 +76,19 @@ def key_columns(attributes: Iterable[Attribute]) -> list[str]:
 
 
 def members_of(relations: Iterable[str]) -> list[str]:
-    """Return the columns that each relation has in every row."""
+    """Return the columns of each relation in a row."""
     return [
-        name for each in sorted(relations) for name in (number_column(each), values_column(each))
+        name
+        for relation in sorted(relations)
+        for name in (number_column(relation), values_column(relation))
     ]
 
 
 def check_tuples(rows: pa.Table, streams: Collection[str]) -> pa.Table:
-    """Return the columns that tuples have.
+    """Check tuples, and return their columns.
 
     Raises:
-        InputUnfit: Something is missing, or of a stream that is not declared.
+        InputUnfit: A member is missing, or a stream is not declared.
     """
     rows = rows.select(_INPUT)
     for name in _INPUT:
@@ -97,7 +98,7 @@ def check_tuples(rows: pa.Table, streams: Collection[str]) -> pa.Table:
         raise InputUnfit("a tuple has a time that is no number")
     unknown = sorted(set(pc.unique(rows.column("stream")).to_pylist()) - set(streams))
     if unknown:
-        raise InputUnfit(f"there is no stream {unknown[0][:_SHOWN]}")
+        raise InputUnfit(f"there is no stream {unknown[0][:_MAX_NAME_CHARACTERS]}")
     return rows
 
 
@@ -105,7 +106,7 @@ def _parse_values(stream: str, values: pa.ChunkedArray, numbers: pa.ChunkedArray
     """Parse values.
 
     Raises:
-        InputUnfit: One is no JSON object.
+        InputUnfit: A value is not a JSON object.
     """
     texts = values.to_pylist()
     try:
@@ -139,25 +140,25 @@ def stream_rows(
 
 
 def _keys_of(stream: str, name: str, parsed: Sequence[Mapping[str, Any]]) -> pa.Array:
-    """Return what the values of an attribute are compared by; null: nothing equals it."""
-    column = [each.get(name) for each in parsed]
+    """Return the keys by which values of an attribute are compared; null: equals nothing."""
+    column = [values.get(name) for values in parsed]
     kinds = set(map(type, column)) - {type(None)}
     if kinds == {str}:
-        return _prefixed("s", pa.array(column, pa.large_string()))
+        return _prefix("s", pa.array(column, pa.large_string()))
     if kinds == {int} and max(filter(None, column), default=0) < 2**63:
-        return _prefixed("n", pa.array(column, pa.int64()).cast(pa.large_string()))
+        return _prefix("n", pa.array(column, pa.int64()).cast(pa.large_string()))
     if not kinds <= {str, int, float, bool}:
         raise InputUnfit(f"attribute {name} of {stream} has a value that is no scalar")
-    return pa.array([_key(each) for each in column], pa.large_string())
+    return pa.array([_key(value) for value in column], pa.large_string())
 
 
 def with_keys(rows: pa.Table, attributes: Iterable[Attribute]) -> pa.Table:
-    """Add the keys that rows lack; their values have them."""
+    """Add missing keys to rows, computed from their values."""
     missing = [at for at in attributes if key_column(at) not in rows.column_names]
     for relation in sorted({at.relation for at in missing}):
         numbers = rows.column(number_column(relation))
         parsed = _parse_values(relation, rows.column(values_column(relation)), numbers)
-        for at in (each for each in missing if each.relation == relation):
+        for at in (attribute for attribute in missing if attribute.relation == relation):
             keys = _keys_of(relation, at.name, parsed)
             rows = rows.append_column(key_column(at), keys)
             rows = rows.append_column(code_column(at), _codes_of(keys))
@@ -165,34 +166,34 @@ def with_keys(rows: pa.Table, attributes: Iterable[Attribute]) -> pa.Table:
 
 
 def _codes_of(keys: pa.Array) -> pa.Array:
-    """Return a hash of each key, the same in every process; zero of null."""
+    """Return a hash of each key, equal in all processes; zero for null."""
     codes = pd.util.hash_array(keys.to_numpy(zero_copy_only=False), categorize=False)
     codes[np.asarray(keys.is_null())] = 0
     return pa.array(codes)
 
 
 def column_of(rows: pa.Table, name: str) -> np.ndarray[Any, Any]:
-    """Return a column without nulls, which is not copied if it is in one piece."""
+    """Return a column without nulls, without a copy if it is one chunk."""
     column = rows.column(name)
-    found: np.ndarray[Any, Any]
-    found = column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
-    return found
+    values: np.ndarray[Any, Any]
+    values = column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
+    return values
 
 
 def sorted_rows(rows: pa.Table, relations: Iterable[str]) -> pa.Table:
-    """Put rows into an order that does not depend on how they arrived."""
-    names = [number_column(each) for each in sorted(relations)]
+    """Sort rows into an order independent of their arrival."""
+    names = [number_column(relation) for relation in sorted(relations)]
     positions = [column_of(rows, name) for name in reversed(names)]
     return rows.take(np.lexsort([column_of(rows, LAST_S), column_of(rows, FIRST_S), *positions]))
 
 
-def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:
-    first, separator = (pa.scalar(each, pa.large_string()) for each in (prefix, ""))
+def _prefix(prefix: str, texts: pa.Array) -> pa.Array:
+    first, separator = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
     return pc.binary_join_element_wise(first, texts, separator)
 
 
 def _key(value: Any) -> str | None:
-    """Return the same text for equal values: 1 equals 1.0 in JSON, and true equals no number."""
+    """Return the same text for equal values: 1 equals 1.0 in JSON, but true equals no number."""
     match value:
         case None:
             return None
@@ -200,7 +201,7 @@ def _key(value: Any) -> str | None:
             return f"b{value:d}"
         case str():
             return f"s{value}"
-        case float() if isfinite(value) and value.is_integer() and abs(value) < _EXACT:
+        case float() if isfinite(value) and value.is_integer() and abs(value) < _MAX_INTEGER:
             return f"n{int(value)}"
         case _:
             return f"n{value!r}"

@@ -1,4 +1,4 @@
-"""What the tasks of a batch have to know: hops, routes, what is stored, and where files go."""
+"""The context of a batch's tasks: hops, routes, stored rows, and paths of files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Work:
     """The work of a batch.
 
     Attributes:
-        root: The directory of the state, which all machines can reach.
-        staging: Where results are written until the batch is committed.
-        name: What the files of this execution of the batch are named by.
-        epochs: What is stored; the last one takes what arrives.
-        parallelism: Partition groups.
-        watermark_s: Tuples from before are late.
+        root: The directory of the state, which all machines can access.
+        staging: The directory of results until the batch is committed.
+        name: The prefix of the files of this execution of the batch.
+        epochs: The stored epochs; the last one takes new rows.
+        parallelism: The number of partition groups.
+        watermark_s: Earlier tuples are late.
     """
 
     root: Path
@@ -40,12 +40,12 @@ class Work:
     @cached_property
     def routes(self) -> Sequence[tuple[Route, ...]]:
         """The routes of each hop."""
-        epochs = [(each.newest_s, each.layouts) for each in self.epochs]
+        epochs = [(epoch.newest_s, epoch.layouts) for epoch in self.epochs]
         return [routes_of(hop, epochs) for hop in self.hops.hops]
 
     @property
     def layouts(self) -> Sequence[StoreLayout]:
-        """Those of the present epoch."""
+        """The layouts of the current epoch."""
         return self.epochs[-1].layouts
 
     @cached_property
@@ -55,24 +55,24 @@ class Work:
 
     @cached_property
     def _segments(self) -> Mapping[tuple[int, int, int], list[Segment]]:
-        found: defaultdict[tuple[int, int, int], list[Segment]] = defaultdict(list)
+        segments: defaultdict[tuple[int, int, int], list[Segment]] = defaultdict(list)
         for number, epoch in enumerate(self.epochs):
-            for each in epoch.segments:
-                found[number, each.layout, each.group].append(each)
-        return found
+            for segment in epoch.segments:
+                segments[number, segment.layout, segment.group].append(segment)
+        return segments
 
     def segments(self, epoch: int, layout: StoreLayout, group: int) -> Sequence[Segment]:
-        """Return what a group has of a layout, from the batches before."""
+        """Return a group's segments of a layout, from earlier batches."""
         number = self.epochs[epoch].layouts.index(layout)
         return self._segments.get((epoch, number, group), ())
 
     def stored(self, epoch: int, layout: StoreLayout, group: int) -> Iterator[StoredRows]:
-        """Read what a group has of a layout of an epoch."""
-        for each in self.segments(epoch, layout, group):
-            yield read_segment(self.root / each.path)
+        """Read a group's rows of a layout of an epoch."""
+        for segment in self.segments(epoch, layout, group):
+            yield read_segment(self.root / segment.path)
 
     def arrived(self, layout: StoreLayout, group: int) -> Iterator[StoredRows]:
-        """Read what a group was sent of a layout in this batch, once its level is over."""
+        """Read a group's new rows of a layout in this batch, after the layout's level."""
         path = self.root / self.new_path(layout, group)
         if path.exists():
             yield read_segment(path, is_new=True)

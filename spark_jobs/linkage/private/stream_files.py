@@ -23,7 +23,7 @@ from spark_jobs.paths import literal_path
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.reading import read_files
-from spark_jobs.streaming_queries import EVER, start_batches
+from spark_jobs.streaming_queries import UNLIMITED_AGE, start_batches
 
 __all__ = ["start"]
 
@@ -63,7 +63,7 @@ def _new_files(session: SparkSession, input_: Input, files: int) -> DataFrame:
     if not Path(path).is_dir():
         raise InputUnfit(f"{input_.name}: there is no directory {path}.")
     reader = session.readStream.format("binaryFile").schema(_FILES)
-    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
+    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=UNLIMITED_AGE)
     return reader.load(literal_path(path)).select(f.lit(input_.name).alias("owner"), "path")
 
 

@@ -71,7 +71,7 @@ class Target:
 
 @pytest.fixture
 async def target(mediator: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    monkeypatch.setattr(classes, "AT_ONCE", 5)
+    monkeypatch.setattr(classes, "BATCH_OPERATIONS", 5)
     fields = {
         "left": field_on("postgres"),
         "score": field_on("postgres", "float"),

@@ -190,14 +190,14 @@ def test_every_slide_may_be_a_batch_of_its_own(
     engines = {"positive": Engine.DATABASE, "peaks": Engine.SPARK, "compared": Engine.SPARK}
     plan = as_given(query, {**engines, "near": Engine.DATABASE}, OPTIONS)
     assert len(plan.physical.fragments) == 2
-    merged, merge = set[str](), state.KeptRows._merged  # noqa: SLF001 - which folders it leaves
+    merged, merge = set[str](), state.KeptRows._merge  # noqa: SLF001 - which folders it leaves
 
     def noted(kept: state.KeptRows, *given: Any) -> Any:
         folders = merge(kept, *given)
         merged.update(each.path.name for each in folders if each.first < each.last)
         return folders
 
-    monkeypatch.setattr(state.KeptRows, "_merged", noted)
+    monkeypatch.setattr(state.KeptRows, "_merge", noted)
     found = executed(spark, postgresql_config, plan, tuples, tmp_path)
     assert as_set(found) == as_set(results(query, tuples))
     left = {path.name for path in (tmp_path / "kept").glob("*/*")}

@@ -289,7 +289,7 @@ def test_a_column_of_one_name_proposes_a_blocking_rule(spark: SparkSession, tmp_
 def test_too_many_columns_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.profiling.columns.MOST_COLUMNS", 2)
+    monkeypatch.setattr("spark_jobs.profiling.columns.MAX_COLUMNS", 2)
     job = SampleJob(KIND, {"inputs": written(tmp_path, t="a,b,c\n1,2,3\n")}).job
     run = RunAttempt(
         job, RunDirectory(tmp_path / "run"), LazySession.of(spark), read_input, Control()

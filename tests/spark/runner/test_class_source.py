@@ -103,7 +103,7 @@ async def test_fields_and_filters_are_pushed_down(people: PeopleDatabase) -> Non
 async def test_partitions_cover_everything_once(
     people: PeopleDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(classes, "LEAST", 4)
+    monkeypatch.setattr(classes, "MIN_PARTITION_OBJECTS", 4)
     monkeypatch.setattr(classes, "ID_PAGE", 7)
     monkeypatch.setattr(classes, "PAGE", 3)
     request = classes.ReadRequest(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.profiling.flatten import DEEPEST, flatten
+from spark_jobs.profiling.flatten import MAX_DEPTH, flatten
 
 
 def test_members_and_elements_have_paths() -> None:
@@ -27,10 +27,10 @@ def test_what_is_empty_has_a_path_and_no_value(text: str) -> None:
 
 def test_what_is_too_deep_stays_json() -> None:
     value: Any = {"z": 1}
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         value = [value]
     ((path, type_, text),) = flatten("f", json.dumps(value))
-    assert path == "f" + "[]" * DEEPEST
+    assert path == "f" + "[]" * MAX_DEPTH
     assert (type_, text) == ("text", '{"z": "1"}')
 
 
@@ -51,6 +51,6 @@ def test_what_cannot_be_stored_is_replaced_in_values_and_names() -> None:
 
 
 def test_what_is_too_deep_can_be_stored() -> None:
-    document = "[" * DEEPEST + r'{"\ud800": 1}' + "]" * DEEPEST
+    document = "[" * MAX_DEPTH + r'{"\ud800": 1}' + "]" * MAX_DEPTH
     ((_, _, text),) = flatten("f", document)
     assert text == '{"\ufffd": "1"}'

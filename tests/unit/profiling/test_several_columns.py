@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.profiling.canonical import CellType
 from spark_jobs.profiling.columns import ProfiledColumn
-from spark_jobs.profiling.several import Candidate, combined
+from spark_jobs.profiling.several import Candidate, combine
 
 COLUMNS = tuple(
     ProfiledColumn(number, table, path, type_)
@@ -28,18 +28,18 @@ def pairs(*found: tuple[int, int]) -> list[Candidate]:
 
 
 def test_two_of_the_same_tables_are_combined_once() -> None:
-    assert [*combined(pairs((0, 3), (1, 4)), COLUMNS)] == [Candidate((0, 1), (3, 4))]
+    assert [*combine(pairs((0, 3), (1, 4)), COLUMNS)] == [Candidate((0, 1), (3, 4))]
 
 
 def test_different_tables_elements_and_one_column_twice_are_not_combined() -> None:
-    assert not [*combined(pairs((0, 3), (1, 7)), COLUMNS)]
-    assert not [*combined(pairs((0, 3), (1, 6)), COLUMNS)]
-    assert not [*combined(pairs((0, 3), (1, 3)), COLUMNS)]
+    assert not [*combine(pairs((0, 3), (1, 7)), COLUMNS)]
+    assert not [*combine(pairs((0, 3), (1, 6)), COLUMNS)]
+    assert not [*combine(pairs((0, 3), (1, 3)), COLUMNS)]
 
 
 def test_three_need_all_pairs_among_them() -> None:
     known = [Candidate((0, 1), (3, 4)), Candidate((0, 2), (3, 5))]
-    assert not [*combined(known, COLUMNS)]
-    assert [*combined([*known, Candidate((1, 2), (4, 5))], COLUMNS)] == [
+    assert not [*combine(known, COLUMNS)]
+    assert [*combine([*known, Candidate((1, 2), (4, 5))], COLUMNS)] == [
         Candidate((0, 1, 2), (3, 4, 5))
     ]
