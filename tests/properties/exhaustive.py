@@ -1,4 +1,4 @@
-"""Exhaustive search of a state machine: all states are visited, the nearest first."""
+"""Exhaustive breadth-first search of a state machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ S = TypeVar("S")
 
 
 class Transition(Protocol):
-    """A move of a state machine: what happens, the state after it, whether that breaks it."""
+    """A move of a state machine: its label, the state after it, whether it breaks a guarantee."""
 
     @property
-    def what(self) -> str: ...
+    def label(self) -> str: ...
     @property
     def state(self) -> Any: ...
     @property
@@ -27,35 +27,35 @@ M = TypeVar("M", bound=Transition)
 
 
 class Found(NamedTuple, Generic[M]):
-    """How many states there are, and the moves that lead to a broken guarantee, if there is one."""
+    """The number of visited states, and the moves to a broken guarantee, if there is one."""
 
     states: int
     broken: tuple[M, ...]
 
     @property
     def path(self) -> tuple[str, ...]:
-        return tuple(move.what for move in self.broken)
+        return tuple(move.label for move in self.broken)
 
 
 def search(
     first: S,
     moves: Callable[[S], Iterable[M]],
     canonical: Callable[[S], S] = lambda state: state,
-    most: int = 10_000_000,
+    max_states: int = 10_000_000,
 ) -> Found[M]:
-    """Visit all states, up to `most`, until a move is broken.
+    """Visit all states, up to `max_states`, until a move breaks a guarantee.
 
-    States of one canonical form are the same, and only that one is visited; `first` is its own.
+    States with the same canonical form are the same state; `first` must be canonical.
     """
-    gc.disable()  # nothing here is a cycle, and looking for some takes a third of the time
+    gc.disable()  # there are no cycles here, and collection takes a third of the time
     try:
-        return _search(first, moves, canonical, most)
+        return _search(first, moves, canonical, max_states)
     finally:
         gc.enable()
 
 
 def _search(
-    first: S, moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], most: int
+    first: S, moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], max_states: int
 ) -> Found[M]:
     predecessors: dict[S, S | None] = {first: None}
     queue = deque([first])
@@ -71,17 +71,17 @@ def _search(
             if after not in predecessors:
                 predecessors[after] = state
                 queue.append(after)
-        assert len(predecessors) <= most, "the model is larger than was thought"
+        assert len(predecessors) <= max_states, "the model has more states than expected"
     return Found(len(predecessors), ())
 
 
 def _path(
     moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], states: list[S]
 ) -> tuple[M, ...]:
-    """Repeat the moves, so that participants keep their numbers from start to end."""
+    """Repeat the moves without canonical forms, so that participants keep their numbers."""
     path: list[M] = []
-    state, *rest = states
-    for following in rest:
-        path.append(next(it for it in moves(state) if canonical(it.state) == following))
+    state, *remaining = states
+    for target in remaining:
+        path.append(next(move for move in moves(state) if canonical(move.state) == target))
         state = path[-1].state
-    return (*path, next(it for it in moves(state) if it.broken))
+    return (*path, next(move for move in moves(state) if move.broken))
