@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Found", "Transition", "search"]
+__all__ = ["SearchResult", "Transition", "search"]
 
 S = TypeVar("S")
 
@@ -26,7 +26,7 @@ class Transition(Protocol):
 M = TypeVar("M", bound=Transition)
 
 
-class Found(NamedTuple, Generic[M]):
+class SearchResult(NamedTuple, Generic[M]):
     """The number of visited states, and the moves to a broken guarantee, if there is one."""
 
     states: int
@@ -42,7 +42,7 @@ def search(
     moves: Callable[[S], Iterable[M]],
     canonical: Callable[[S], S] = lambda state: state,
     max_states: int = 10_000_000,
-) -> Found[M]:
+) -> SearchResult[M]:
     """Visit all states, up to `max_states`, until a move breaks a guarantee.
 
     States with the same canonical form are the same state; `first` must be canonical.
@@ -56,7 +56,7 @@ def search(
 
 def _search(
     first: S, moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], max_states: int
-) -> Found[M]:
+) -> SearchResult[M]:
     predecessors: dict[S, S | None] = {first: None}
     queue = deque([first])
     while queue:
@@ -66,13 +66,13 @@ def _search(
                 states = [state]
                 while (before := predecessors[states[-1]]) is not None:
                     states.append(before)
-                return Found(len(predecessors), _path(moves, canonical, states[::-1]))
+                return SearchResult(len(predecessors), _path(moves, canonical, states[::-1]))
             after = canonical(move.state)
             if after not in predecessors:
                 predecessors[after] = state
                 queue.append(after)
         assert len(predecessors) <= max_states, "the model has more states than expected"
-    return Found(len(predecessors), ())
+    return SearchResult(len(predecessors), ())
 
 
 def _path(

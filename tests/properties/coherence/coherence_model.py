@@ -30,12 +30,12 @@ from tests.properties.coherence.coherence_states import (
     without_fills,
 )
 from tests.properties.coherence.coherence_writing import lose_sketch, writer_moves
-from tests.properties.exhaustive import Found
+from tests.properties.exhaustive import SearchResult
 
 __all__ = ["initial_state", "moves", "search"]
 
 
-def search(world: World) -> Found[Move]:
+def search(world: World) -> SearchResult[Move]:
     """Visit all states of a world until a move breaks a guarantee."""
     return exhaustive.search(initial_state(world), partial(moves, world), canonical)
 

@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
-from tests.properties.exhaustive import Found, search
+from tests.properties.exhaustive import SearchResult, search
 
 
 class Step(Enum):
@@ -174,7 +174,7 @@ def _canonical(state: State) -> State:
     return state._replace(writers=tuple(sorted(state.writers)))
 
 
-def _search(dropped: Step | None) -> Found[Move]:
+def _search(dropped: Step | None) -> SearchResult[Move]:
     return search(State(), partial(_moves, dropped), _canonical)
 
 
