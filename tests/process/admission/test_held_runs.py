@@ -56,7 +56,7 @@ class Stored:
         return await self.runs.find("club", run)
 
     async def hold(self, run: str) -> bool:
-        """Hold a run under the rules in force; set some if there are none."""
+        """Hold a run under the current rules; without rules, set some first."""
         rules = await self.admission.rules()
         if rules is NO_RULES:
             rules = await self.admission.put("-- some", None, None, lets_go=False)

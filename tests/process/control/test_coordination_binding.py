@@ -141,20 +141,20 @@ async def test_a_replica_stops_using_redis_once_it_is_bound_to_another_installat
     relaying: Relaying,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with service([], catalogue, coordination_url=server.url, relaying=relaying) as own:
-        shared = own.mediator.coordination
+    async with service([], catalogue, coordination_url=server.url, relaying=relaying) as mediator:
+        shared = mediator.mediator.coordination
         assert shared is not None
 
         with caplog.at_level(logging.WARNING):
             await rebind(redis, OTHER)
             # By the periodic task, before any request.
             await eventually(partial(is_logged, caplog, "bound to another"))
-        readiness = await own.mediator.control.readiness()
+        readiness = await mediator.mediator.control.readiness()
         assert readiness["ready"]
         assert readiness["degraded"] == ["coordination"]
         assert "PORTOLAN_COORDINATION_URL" in readiness["coordination"]["detail"]
         await rebind(redis, OTHER)
-        await own.mediator.share_metrics()
+        await mediator.mediator.share_metrics()
         for call in (shared.feed.tick(), shared.leases.acquire("relay", "a", 60.0)):
             with pytest.raises(Unavailable):
                 await call
@@ -165,8 +165,8 @@ async def test_a_replica_stops_using_redis_once_it_is_bound_to_another_installat
 async def test_a_replica_uses_redis_again_once_the_other_binding_is_gone(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
-    async with service([], catalogue, coordination_url=server.url) as own:
-        shared = own.mediator.coordination
+    async with service([], catalogue, coordination_url=server.url) as mediator:
+        shared = mediator.mediator.coordination
         assert shared is not None
 
         async def is_refused() -> bool:
@@ -182,24 +182,24 @@ async def test_a_replica_uses_redis_again_once_the_other_binding_is_gone(
         assert await bound_to(redis) == OWN
         assert await shared.leases.acquire("relay", "a", 60.0)
         assert await shared.feed.tick() > 0
-        assert await coordination_of(own) == {"ok": True}
+        assert await coordination_of(mediator) == {"ok": True}
 
 
 async def test_a_replica_that_cannot_see_others_counts_itself_only(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
     async with (
-        service([], catalogue, coordination_url=server.url) as own,
+        service([], catalogue, coordination_url=server.url) as mediator,
         service([], catalogue, coordination_url=server.url) as replica,
     ):
         await replica.mediator.share_metrics()
-        await own.mediator.share_metrics()
-        assert await advised_replicas(own) == 2
+        await mediator.mediator.share_metrics()
+        assert await advised_replicas(mediator) == 2
         await rebind(redis, OTHER)
         with pytest.raises(BoundToAnother):
-            await own.mediator.renew_binding()
-        await own.mediator.share_metrics()
-        assert await advised_replicas(own) == 1
+            await mediator.mediator.renew_binding()
+        await mediator.mediator.share_metrics()
+        assert await advised_replicas(mediator) == 1
 
 
 async def advised_replicas(mediator: Service) -> int:
@@ -212,9 +212,11 @@ async def test_a_backup_stores_no_position_of_another_installation(
 ) -> None:
     async with (
         scratch_systems(postgresql_config) as configs,
-        service(configs, catalogue, coordination_url=server.url) as own,
+        service(configs, catalogue, coordination_url=server.url) as mediator,
     ):
-        database = await own.put_schema({"things": {"fields": {"title": field_on("postgres")}}})
+        database = await mediator.put_schema(
+            {"things": {"fields": {"title": field_on("postgres")}}}
+        )
         async with reading_mediator(settings(catalogue, server.url)) as reader:
             assert await reader.installation.position(database)
             await rebind(redis, OTHER)
@@ -238,14 +240,14 @@ async def test_a_replica_that_starts_before_redis_does_not_use_one_bound_to_anot
 ) -> None:
     await redis.set(BOUND_TO, OTHER)
     server.stop()
-    async with service([], catalogue, coordination_url=server.url) as own:
-        shared = own.mediator.coordination
+    async with service([], catalogue, coordination_url=server.url) as mediator:
+        shared = mediator.mediator.coordination
         assert shared is not None
 
         async def is_refused() -> bool:
             return shared.is_refused
 
-        assert not (await coordination_of(own))["ok"]
+        assert not (await coordination_of(mediator))["ok"]
         with caplog.at_level(logging.WARNING):
             await eventually(partial(is_logged, caplog, "does not answer"))
             server.start()

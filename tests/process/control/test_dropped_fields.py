@@ -66,7 +66,7 @@ async def test_values_of_dropped_fields_are_gone_at_once_and_for_good(
     less = classes(system, "price", "tags")
     with pytest.raises(DataWouldMove) as refused:
         await put(mediator, database, less)
-    reasons = {each["node"]: each["reason"] for each in refused.value.extra["plan"]}
+    reasons = {move["node"]: move["reason"] for move in refused.value.extra["plan"]}
     assert reasons["products.price"].endswith("pass drop=products.price")
     change = await put(mediator, database, less, options=DROP, dry_run=True)
     assert "The field products.price is dropped; objects that lose a value: 3." in change.notes

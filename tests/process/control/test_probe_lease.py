@@ -76,15 +76,15 @@ async def test_a_second_replica_cannot_start_a_probe_meanwhile(
         await other.probes.start(SHORT)
     assert other.probes.describe() is None
     await one.probes.stop()
-    for each in (other, one, other):
-        await each.probes.start(SHORT)
-        await eventually(each.has_ended)
-        assert await each.state() == "done"
+    for member in (other, one, other):
+        await member.probes.start(SHORT)
+        await eventually(member.has_ended)
+        assert await member.state() == "done"
 
 
 async def test_of_concurrent_starts_one_succeeds(pair: tuple[Replica, Replica]) -> None:
     results = await asyncio.gather(
-        *(result.probes.start(LONG) for result in (*pair, *pair)), return_exceptions=True
+        *(member.probes.start(LONG) for member in (*pair, *pair)), return_exceptions=True
     )
     assert sorted(isinstance(result, Conflict) for result in results) == [False, True, True, True]
 

@@ -52,11 +52,11 @@ async def test_each_version_is_kept_unchanged(admin: httpx.AsyncClient) -> None:
     assert (await admin.put(f"{database}?dry_run=true", json=EMPTY)).status_code == 200
     listed = (await admin.get(f"{database}/revisions")).json()
     assert listed["next"] is None
-    assert [each["version"] for each in listed["items"]] == [5, 4, 3, 2, 1]
-    assert [each["by"] for each in listed["items"]] == [None] * 5, "no key is required here"
-    times = [datetime.fromisoformat(each["at"]) for each in listed["items"]]
+    assert [revision["version"] for revision in listed["items"]] == [5, 4, 3, 2, 1]
+    assert [revision["by"] for revision in listed["items"]] == [None] * 5, "no key is required here"
+    times = [datetime.fromisoformat(revision["at"]) for revision in listed["items"]]
     assert times == sorted(times, reverse=True)
-    assert [each["changes"] for each in listed["items"]] == [
+    assert [revision["changes"] for revision in listed["items"]] == [
         {"added": 0, "removed": 0, "changed": 1},
         {"added": 0, "removed": 2, "changed": 0},
         {"added": 0, "removed": 0, "changed": 0},

@@ -60,29 +60,29 @@ async def test_moves_off_a_system_are_listed_before_it_is_drained_and_after(own:
     bound = await own.put_schema({"notes": class_on("redis")}, system="redis")
     for use in (SystemUse.FULL, SystemUse.DRAINING):
         await control.amend("redis", use=use)
-        found = {
-            (each["database"], each["node"]): each for each in await control.moves_off("redis")
+        moves = {
+            (move["database"], move["node"]): move for move in await control.moves_off("redis")
         }
-        assert {name for name, _ in found} == {database, bound}
-        move = found[database, "notes.title"]
+        assert {name for name, _ in moves} == {database, bound}
+        move = moves[database, "notes.title"]
         assert move["proposed"] not in (None, "redis")
         assert move["why"]
-        assert [each["proposed"] for (name, _), each in found.items() if name == bound] == [None]
+        assert [move["proposed"] for (name, _), move in moves.items() if name == bound] == [None]
     assert await control.moves_off("mongo") == []
 
 
 async def test_a_system_with_only_a_materialised_view_is_in_use(own: Service) -> None:
     control, classes = own.mediator.control, {"notes": class_on("redis")}
-    named = await own.put_schema(
+    database = await own.put_schema(
         classes, mode="microbatched", materialised_view={"system": "postgres"}
     )
     with pytest.raises(Conflict) as refused:
         await control.unregister("postgres")
-    assert refused.value.extra["classes"] == [f"{named}.notes"]
-    assert (await control.readiness())["systems"]["postgres"]["serves"] == [f"{named}.notes"]
+    assert refused.value.extra["classes"] == [f"{database}.notes"]
+    assert (await control.readiness())["systems"]["postgres"]["serves"] == [f"{database}.notes"]
     [move] = await control.moves_off("postgres")
-    assert (move["database"], move["node"], move["proposed"]) == (named, "*", None)
-    assert (await control.delete_schema(named))["dropped"]
+    assert (move["database"], move["node"], move["proposed"]) == (database, "*", None)
+    assert (await control.delete_schema(database))["dropped"]
 
     chosen = await own.put_schema(classes, mode="microbatched")
     copy = own.mediator.data.model.databases[chosen].classes["notes"].copy

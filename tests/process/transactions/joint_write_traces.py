@@ -310,8 +310,8 @@ def _find_move(world: World, state: State, label: str) -> Move | None:
         return _refusal_move(world, state, label)
     if label.endswith("is decided"):
         return _late_commit_move(world, state, label)
-    for each in _reachable_states(world, state, label):
-        if move := next((move for move in moves(world, each) if move.label == label), None):
+    for reachable in _reachable_states(world, state, label):
+        if move := next((move for move in moves(world, reachable) if move.label == label), None):
             return move
     return Move(label, state) if _has_no_effect(state, label) else None
 

@@ -45,10 +45,10 @@ def cycle_in(executed: Sequence[Executed]) -> list[str] | None:
     for earlier, later in _dependencies(executed):
         if earlier != later:
             before[later].add(earlier)
-    for one in executed:
+    for operation in executed:
         for other in executed:
-            if one.acknowledged is not None and one.acknowledged < other.began:
-                before[other.name].add(one.name)
+            if operation.acknowledged is not None and operation.acknowledged < other.began:
+                before[other.name].add(operation.name)
     try:
         list(TopologicalSorter(before).static_order())
     except CycleError as error:

@@ -88,7 +88,7 @@ class Model:
     stale_until: dict[str, int] = field(default_factory=dict)
     entered: set[str] = field(default_factory=set)
     owed: set[tuple[str, int]] = field(default_factory=set)
-    given: dict[str, int] = field(default_factory=dict)
+    leased: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     saturated_until: int = 0
     uncacheable_until: int = 0
@@ -216,7 +216,7 @@ class Histories(RuleBasedStateMachine):
             for key in write.held:
                 owed -= {(k, at) for k, at in owed if k == key and at < due}
                 owed |= {(key, due), (key, due + REPEAT_US)}
-                self.model.given.pop(key, None)
+                self.model.leased.pop(key, None)
                 self.model.ended.discard(key)
         self.contended &= self.pending_keys
 
@@ -268,16 +268,16 @@ class Histories(RuleBasedStateMachine):
     def purge(self, confirmed: bool) -> None:
         model, purges = self.model, self.run(self.world.sketch.take_purges([PARTITION], 100))
         taken = {purge.key for purge in purges}
-        free = {k for k in KEYS if model.given.get(k, 0) + PURGE_LEASE_US <= self.now}
+        free = {k for k in KEYS if model.leased.get(k, 0) + PURGE_LEASE_US <= self.now}
         free -= model.ended | self.keys_not_cached
         assert taken >= {k for k, at in model.owed if at + STEP_US <= self.now and k in free}
         assert taken <= {k for k, _ in model.owed} - self.keys_not_cached
-        model.given |= dict.fromkeys(taken, self.now)
+        model.leased |= dict.fromkeys(taken, self.now)
         if confirmed:
             self.run(self.world.sketch.acknowledge_purges(purges))
             model.owed = {(k, at) for k, at in model.owed if k not in taken or at > self.now}
             for key in taken:
-                del model.given[key]
+                del model.leased[key]
 
     # Time and loss
 
@@ -300,7 +300,7 @@ class Histories(RuleBasedStateMachine):
         """Kill the sketch, unnoticed by the writers and readers under way."""
         kept = self.run(self.world.lose(everything=everything))
         former = self.model if kept else Model()
-        self.model = Model(owed=former.owed, given=former.given, ended=former.ended)
+        self.model = Model(owed=former.owed, leased=former.leased, ended=former.ended)
         self.model.saturated_until = self.now + 22 * US
         self.model.uncacheable_until = self.now + 6 * US
         if not kept:

@@ -242,8 +242,8 @@ class Scenario:
 
 def found(results: list[Any]) -> Found:
     return Counter(
-        (each.query, tuple(sorted((name, of.number) for name, of in each.tuples.items())))
-        for each in results
+        (result.query, tuple(sorted((name, of.number) for name, of in result.tuples.items())))
+        for result in results
     )
 
 

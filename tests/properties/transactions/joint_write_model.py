@@ -85,7 +85,7 @@ class WriterMoves(NamedTuple):
 def _moves_or_end(
     world: World, find: Callable[[State], WriterMoves], state: State
 ) -> Iterator[Move]:
-    """The moves of others do not depend on the reader: they are found once for all its states."""
+    """The writers' moves do not depend on the reader: one search serves all its states."""
     reader = state.reader
     writers = find(with_reader(state, None))
     for move in writers.moves:

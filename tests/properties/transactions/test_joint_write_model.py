@@ -84,7 +84,7 @@ def test_joint_writes_that_are_alike_can_be_exchanged(blind: frozenset[int]) -> 
 
 @pytest.mark.parametrize("blind", [frozenset(), frozenset({0})], ids=["logged", "staged"])
 def test_other_moves_do_not_depend_on_a_reader(blind: frozenset[int]) -> None:
-    """The search finds the moves of others once for all states of a reader."""
+    """The search finds the writers' moves once for all states of a reader."""
     world, random = World(singles=BOTH, reads=True, crashes=2, blind=blind), Random(0)
     all_moves = moves_or_end(world)
     for _ in range(200):

@@ -202,16 +202,16 @@ class Simulation:
 async def test_only_what_has_stated_powers_has_a_report() -> None:
     advice = await Simulation(Energy()).run(2400)
     assert "energy" not in advice["service"]
-    assert all("energy" not in each for each in advice["systems"].values())
+    assert all("energy" not in system for system in advice["systems"].values())
     advice = await Simulation(Energy(systems={"redis": NODE, "gone": NODE})).run(10)
-    assert [name for name, each in advice["systems"].items() if "energy" in each] == ["redis"]
+    assert [name for name, system in advice["systems"].items() if "energy" in system] == ["redis"]
 
 
 async def test_stated_powers_change_no_recommendation() -> None:
     stated = Energy(service=NODE, systems={"redis": NODE, "other": NODE})
     plain, with_energy = await Simulation(Energy()).run(2400), await Simulation(stated).run(2400)
-    for each in (with_energy["service"], *with_energy["systems"].values()):
-        del each["energy"]
+    for report in (with_energy["service"], *with_energy["systems"].values()):
+        del report["energy"]
     assert with_energy == plain
 
 
