@@ -1,4 +1,4 @@
-"""Exhaustive search of a state machine: all states are visited, the nearest first."""
+"""Exhaustive breadth-first search of a state machine."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Found", "Transition", "search"]
+__all__ = ["SearchResult", "Transition", "search"]
 
 S = TypeVar("S")
 
 
 class Transition(Protocol):
-    """A move of a state machine: what happens, the state after it, whether that breaks it."""
+    """A move of a state machine: its label, the state after it, whether it breaks a guarantee."""
 
     @property
-    def what(self) -> str: ...
+    def label(self) -> str: ...
     @property
     def state(self) -> Any: ...
     @property
@@ -26,37 +26,37 @@ class Transition(Protocol):
 M = TypeVar("M", bound=Transition)
 
 
-class Found(NamedTuple, Generic[M]):
-    """How many states there are, and the moves that lead to a broken guarantee, if there is one."""
+class SearchResult(NamedTuple, Generic[M]):
+    """The number of visited states, and the moves to a broken guarantee, if there is one."""
 
     states: int
     broken: tuple[M, ...]
 
     @property
     def path(self) -> tuple[str, ...]:
-        return tuple(move.what for move in self.broken)
+        return tuple(move.label for move in self.broken)
 
 
 def search(
     first: S,
     moves: Callable[[S], Iterable[M]],
     canonical: Callable[[S], S] = lambda state: state,
-    most: int = 10_000_000,
-) -> Found[M]:
-    """Visit all states, up to `most`, until a move is broken.
+    max_states: int = 10_000_000,
+) -> SearchResult[M]:
+    """Visit all states, up to `max_states`, until a move breaks a guarantee.
 
-    States of one canonical form are the same, and only that one is visited; `first` is its own.
+    States with the same canonical form are the same state; `first` must be canonical.
     """
-    gc.disable()  # nothing here is a cycle, and looking for some takes a third of the time
+    gc.disable()  # there are no cycles here, and collection takes a third of the time
     try:
-        return _search(first, moves, canonical, most)
+        return _search(first, moves, canonical, max_states)
     finally:
         gc.enable()
 
 
 def _search(
-    first: S, moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], most: int
-) -> Found[M]:
+    first: S, moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], max_states: int
+) -> SearchResult[M]:
     predecessors: dict[S, S | None] = {first: None}
     queue = deque([first])
     while queue:
@@ -66,22 +66,22 @@ def _search(
                 states = [state]
                 while (before := predecessors[states[-1]]) is not None:
                     states.append(before)
-                return Found(len(predecessors), _path(moves, canonical, states[::-1]))
+                return SearchResult(len(predecessors), _path(moves, canonical, states[::-1]))
             after = canonical(move.state)
             if after not in predecessors:
                 predecessors[after] = state
                 queue.append(after)
-        assert len(predecessors) <= most, "the model is larger than was thought"
-    return Found(len(predecessors), ())
+        assert len(predecessors) <= max_states, "the model has more states than expected"
+    return SearchResult(len(predecessors), ())
 
 
 def _path(
     moves: Callable[[S], Iterable[M]], canonical: Callable[[S], S], states: list[S]
 ) -> tuple[M, ...]:
-    """Repeat the moves, so that participants keep their numbers from start to end."""
+    """Repeat the moves without canonical forms, so that participants keep their numbers."""
     path: list[M] = []
-    state, *rest = states
-    for following in rest:
-        path.append(next(it for it in moves(state) if canonical(it.state) == following))
+    state, *remaining = states
+    for target in remaining:
+        path.append(next(move for move in moves(state) if canonical(move.state) == target))
         state = path[-1].state
-    return (*path, next(it for it in moves(state) if it.broken))
+    return (*path, next(move for move in moves(state) if move.broken))

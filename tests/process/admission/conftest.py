@@ -1,4 +1,4 @@
-"""A replica on a catalogue of its own, which follows the rules that a test sets."""
+"""A replica on a separate catalogue, which follows the rules that a test sets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.process.service import scratch_catalogue, service
 async def idle(
     postgresql_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Replica]:
-    """One that follows no rules unless a test lets it."""
-    # A worker of these tests reports its load once, and lives on.
+    """A replica that does not follow rules on its own."""
+    # A worker of these tests reports its load only once.
     monkeypatch.setattr(admission, "_MAX_REPORT_AGE_S", 600.0)
-    async with scratch_catalogue(postgresql_config) as url, service((), url) as started:
-        opened = Replica(started, url)
-        yield opened
-        await opened.client.aclose()
+    async with scratch_catalogue(postgresql_config) as url, service((), url) as instance:
+        idle_replica = Replica(instance, url)
+        yield idle_replica
+        await idle_replica.client.aclose()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A replica with admission control on a catalogue of its own, and its admin API."""
+"""A replica with admission control on a separate catalogue, and its admin API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ THEN startRun(selectRandomRun(state = INACTIVE))
 
 @dataclass
 class Replica:
-    """A replica, and what its workers do."""
+    """A replica, its admin client, and calls on behalf of its workers."""
 
     service: Service
     catalogue_url: str
@@ -75,23 +75,23 @@ class Replica:
         return await self.mediator.runs.find("club", run)
 
     def held(self, run: str, held: bool = True) -> Callable[[], Awaitable[bool]]:
-        async def is_so() -> bool:
+        async def check() -> bool:
             return (await self.find(run)).held is held
 
-        return is_so
+        return check
 
     def logged(self, run: str) -> Callable[[], Awaitable[bool]]:
-        """Tell whether the log has what an event of a run caused: it is written after the act."""
+        """Return a condition: the log has an entry for the run, written after the action."""
 
-        async def is_so() -> bool:
+        async def check() -> bool:
             return any(entry["event"].get("run", {}).get("id") == run for entry in await self.log())
 
-        return is_so
+        return check
 
 
 @asynccontextmanager
 async def following(replica: Service) -> AsyncIterator[None]:
-    """Let a replica follow the rules, as one that serves requests does."""
+    """Let a replica follow the rules, as a serving replica does."""
     scheduler = Scheduler(replica.mediator.admission.periodic_tasks())
     scheduler.start()
     try:

@@ -1,4 +1,4 @@
-"""The admin API of admission control: rules as text, their mistakes, dry runs."""
+"""The admin API of admission control: rules as text, mistakes in rules, dry runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ START = "ON EVENT Timer e IF 1 < 2 THEN startRun(selectRandomRun(state = INACTIV
 async def test_rules_are_set_and_read(replica: Replica) -> None:
     empty = await replica.client.get("rules")
     assert (empty.json()["version"], empty.json()["rules"]) == (0, [])
-    answer = await replica.put(RULES, headers={"if-match": empty.headers["etag"]})
-    assert answer.status_code == 200, answer.text
-    read = await replica.client.get("rules")
-    assert read.json() == answer.json()
-    assert read.headers["etag"] == answer.headers["etag"] == '"1"'
-    document = read.json()
+    written = await replica.put(RULES, headers={"if-match": empty.headers["etag"]})
+    assert written.status_code == 200, written.text
+    current = await replica.client.get("rules")
+    assert current.json() == written.json()
+    assert current.headers["etag"] == written.headers["etag"] == '"1"'
+    document = current.json()
     assert (document["text"], document["by"], document["dry_run"]) == (RULES, None, False)
     assert document["options"] == {"timer": 1.0, "hysteresis": 0.0}
     assert document["rules"][0] == {
@@ -52,7 +52,7 @@ async def test_a_dry_run_of_rules_sets_none(replica: Replica) -> None:
     assert (await replica.client.get("rules")).json()["rules"] == []
 
 
-async def test_mistakes_are_named_where_they_are(replica: Replica) -> None:
+async def test_mistakes_are_located(replica: Replica) -> None:
     refused = await replica.put(RULES.replace("stopRun", "stopRum").replace("existsRun", "exists"))
     problem = assert_problem(refused, 400, "invalid")
     assert problem["problems"][0] == {
@@ -60,7 +60,7 @@ async def test_mistakes_are_named_where_they_are(replica: Replica) -> None:
         "column": 50,
         "detail": 'there is no action stopRum; did you mean "stopRun"?',
     }
-    assert [each["pointer"] for each in problem["errors"]] == [
+    assert [error["pointer"] for error in problem["errors"]] == [
         "line 3, column 50",
         "line 5, column 29",
     ]
@@ -103,7 +103,7 @@ async def test_mistakes_are_named_where_they_are(replica: Replica) -> None:
         (START.replace("1 < 2", "existsRun(kind = 1)"), "`1` is a number, and a text is expected"),
     ],
 )
-async def test_rules_that_could_not_work_are_refused(
+async def test_rules_that_cannot_work_are_refused(
     replica: Replica, rules: str, expected: str
 ) -> None:
     problem = assert_problem(await replica.put(rules), 400, "invalid")
@@ -120,26 +120,26 @@ async def test_rules_that_could_not_work_are_refused(
         (b"-" * 20_000, "text/plain; charset=utf-8", 400, "invalid"),
     ],
 )
-async def test_what_is_no_text_is_refused(
+async def test_content_that_is_not_text_is_refused(
     replica: Replica, content: bytes, type_: str, status: int, slug: str
 ) -> None:
     headers = {"content-type": type_}
-    answer = await replica.client.put("rules", content=content, headers=headers)
-    assert_problem(answer, status, slug)
+    response = await replica.client.put("rules", content=content, headers=headers)
+    assert_problem(response, status, slug)
 
 
-async def try_out(replica: Replica, **document: Any) -> list[dict[str, Any]]:
-    answer = await replica.client.post("dry-run", json=document)
-    assert answer.status_code == 200, answer.text
-    items: list[dict[str, Any]] = answer.json()["items"]
+async def dry_run(replica: Replica, **document: Any) -> list[dict[str, Any]]:
+    response = await replica.client.post("dry-run", json=document)
+    assert response.status_code == 200, response.text
+    items: list[dict[str, Any]] = response.json()["items"]
     return items
 
 
-async def test_a_dry_run_says_what_would_fire(replica: Replica) -> None:
+async def test_a_dry_run_returns_the_rules_that_would_fire(replica: Replica) -> None:
     started = {"event": "RunStarted", "run": {"id": "r", "state": "ACTIVE"}}
     runs = [{"id": "r", "state": "ACTIVE"}, {"id": "s", "state": "INACTIVE"}]
     snapshot = {"figures": {"workerCpuLoad": 71}, "runs": runs}
-    items = await try_out(
+    items = await dry_run(
         replica, rules=RULES, events=[started, {"event": "Timer"}], snapshot=snapshot
     )
     first, second = items
@@ -162,19 +162,19 @@ async def test_a_dry_run_on_flows(replica: Replica) -> None:
     )
     late = {"event": "FlowLate", "flow": {"id": "a", "late": 6}}
     flows = [{"id": "a", "queued": 5}, {"id": "b", "name": "reports", "queued": 11}]
-    (item,) = await try_out(replica, rules=rule, events=[late], snapshot={"flows": flows})
+    (item,) = await dry_run(replica, rules=rule, events=[late], snapshot={"flows": flows})
     assert item["event"]["flow"]["id"] == "a"
     assert [value["value"] for value in item["values"]] == [True, True]
     flow, seconds = item["actions"][0]["arguments"]
     assert (flow["id"], flow["name"], seconds) == ("b", "reports", 60)
 
 
-async def test_a_dry_run_of_the_stored_rules_on_what_is_known(replica: Replica) -> None:
+async def test_a_dry_run_of_the_stored_rules_on_current_figures(replica: Replica) -> None:
     await replica.report(20)
     await replica.put(RULES.replace("SET timer = 1", "SET timer = 3600"))
     await replica.submit()
-    (item,) = await try_out(replica, events=[{"event": "Timer"}])
-    assert [each["value"] for each in item["values"]] == [20.0, True, False]
+    (item,) = await dry_run(replica, events=[{"event": "Timer"}])
+    assert [value["value"] for value in item["values"]] == [20.0, True, False]
 
 
 @pytest.mark.parametrize(
@@ -197,17 +197,17 @@ async def test_a_dry_run_of_the_stored_rules_on_what_is_known(replica: Replica) 
 async def test_a_malformed_dry_run_is_refused(
     replica: Replica, document: dict[str, Any], pointer: str, detail: str
 ) -> None:
-    answer = await replica.client.post("dry-run", json=document)
-    (error,) = assert_problem(answer, 400, "invalid")["errors"]
+    response = await replica.client.post("dry-run", json=document)
+    (error,) = assert_problem(response, 400, "invalid")["errors"]
     assert error["pointer"] == pointer
     assert detail in error["detail"]
 
 
-async def test_the_log_in_pages(replica: Replica) -> None:
+async def test_the_log_is_read_in_pages(replica: Replica) -> None:
     store = CatalogueAdmission(replica.mediator.catalogue)
     await store.record("a", [{"rule": n} for n in range(5)])
     first = (await replica.client.get("log", params={"limit": 3})).json()
     assert [entry["rule"] for entry in first["items"]] == [4, 3, 2]
-    rest = (await replica.client.get("log", params={"before": first["next"]})).json()
-    assert [entry["rule"] for entry in rest["items"]] == [1, 0]
-    assert rest["next"] is None
+    second = (await replica.client.get("log", params={"before": first["next"]})).json()
+    assert [entry["rule"] for entry in second["items"]] == [1, 0]
+    assert second["next"] is None

@@ -1,4 +1,4 @@
-"""Rules on real runs: what they do, on which replica, and what they leave to the next one."""
+"""Rules on real runs: their actions, the replica that acts, and takeover by another one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_run_is_stopped_under_load_and_started_again(replica: Replica) -
             entries[entry["rule"], entry["event"]["event"]] = entry
         return (2, "Timer") in entries
 
-    await eventually(are_logged)  # behind what they tell of
+    await eventually(are_logged)  # entries are written after the actions
     stopped, started = entries[1, "RunStarted"], entries[2, "Timer"]
     assert stopped["values"][:2] == [
         {"text": "workerCpuLoad()", "value": 80.0},
@@ -67,7 +67,7 @@ async def test_one_replica_acts_and_another_takes_over(replica: Replica) -> None
     assert (await replica.log())[0]["replica"] == one
 
 
-async def test_without_rules_runs_that_were_stopped_go_on(replica: Replica) -> None:
+async def test_stopped_runs_resume_when_the_rules_are_removed(replica: Replica) -> None:
     await replica.report(80)
     await replica.put(RULES)
     run = await replica.submit()
@@ -78,30 +78,30 @@ async def test_without_rules_runs_that_were_stopped_go_on(replica: Replica) -> N
 
 
 async def test_events_of_a_run_from_its_submission_to_its_end(replica: Replica) -> None:
-    """Rules that choose nothing are a log of events."""
-    nothing = "THEN startRun(selectRandomRun(prio > 100))"
+    """Rules that select no run log events only."""
+    action = "THEN startRun(selectRandomRun(prio > 100))"
     kinds = ("RunSubmitted", "RunStarted", "RunEnded")
-    rules = [f'ON EVENT {kind} e IF e.run.kind = "example.count" {nothing}' for kind in kinds]
+    rules = [f'ON EVENT {kind} e IF e.run.kind = "example.count" {action}' for kind in kinds]
     await replica.put("\n".join(rules))
 
-    async def seen(*expected: tuple[str, str]) -> bool:
+    async def has_logged(*expected: tuple[str, str]) -> bool:
         events = [entry["event"] for entry in reversed(await replica.log())]
         return [(event["event"], event["run"]["state"]) for event in events] == [*expected]
 
     await replica.submit()
     submitted, started = ("RunSubmitted", "QUEUED"), ("RunStarted", "ACTIVE")
-    await eventually(lambda: seen(submitted))
-    taken = await replica.mediator.queue.take(60)
-    assert taken is not None
-    await eventually(lambda: seen(submitted, started))
-    await replica.mediator.queue.end(taken, "done", {}, {})
-    await eventually(lambda: seen(submitted, started, ("RunEnded", "DONE")))
+    await eventually(lambda: has_logged(submitted))
+    run = await replica.mediator.queue.take(60)
+    assert run is not None
+    await eventually(lambda: has_logged(submitted, started))
+    await replica.mediator.queue.end(run, "done", {}, {})
+    await eventually(lambda: has_logged(submitted, started, ("RunEnded", "DONE")))
     outcomes = {a["outcome"] for entry in await replica.log() for a in entry["actions"]}
     assert outcomes == {"nothing chosen"}
 
 
 class Catalogue(CatalogueAdmission):
-    """A catalogue that stops answering about rules."""
+    """A catalogue whose admission rules can become unavailable."""
 
     answers = True
 
@@ -112,7 +112,7 @@ class Catalogue(CatalogueAdmission):
 
 
 class Workers(CatalogueWorkers):
-    """Workers whose loads are not known once."""
+    """Workers whose loads are unavailable the first time."""
 
     fails = True
 
@@ -123,7 +123,7 @@ class Workers(CatalogueWorkers):
         return await super().loads(within_s)
 
 
-async def test_an_event_is_evaluated_though_the_catalogue_fails_when_it_is_found(
+async def test_an_event_is_evaluated_although_the_catalogue_fails_when_it_is_read(
     idle: Replica,
 ) -> None:
     catalogue = idle.mediator.catalogue
@@ -155,7 +155,7 @@ async def test_requests_are_refused_while_the_catalogue_does_not_answer(replica:
         control.refusals.check_tenant("acme", 4)
 
 
-async def test_a_tick_does_so_much_and_no_more(replica: Replica) -> None:
+async def test_the_actions_of_a_tick_are_bounded(replica: Replica) -> None:
     rule = f"ON EVENT Timer e IF 1 < 2 THEN {', '.join(['refuseBelow(0, 1)'] * 8)}"
     await replica.put("\n".join(["SET timer = 3600", *[rule] * 13]))
 
@@ -167,17 +167,17 @@ async def test_a_tick_does_so_much_and_no_more(replica: Replica) -> None:
     assert outcomes == ["done"] * MOST_ACTIONS + ["too many"] * 4
 
 
-async def test_rules_that_answer_one_another_are_bounded(replica: Replica) -> None:
-    """Each tick sees the consequences of the one before, and no more."""
+async def test_rules_that_trigger_each_other_are_bounded(replica: Replica) -> None:
+    """Each tick sees only the consequences of the previous one."""
     always = "SET timer = 1\nON EVENT Timer e IF 1 < 2 THEN {}\nON EVENT Timer e IF 1 < 2 THEN {}"
     run = "selectRandomRun(prio = 0)"
     await replica.submit()
     await replica.put(always.format(f"stopRun({run})", f"startRun({run})"))
 
-    async def three_times() -> bool:
+    async def has_fired_three_times() -> bool:
         return len(await replica.log()) >= 6
 
-    await eventually(three_times)
+    await eventually(has_fired_three_times)
     log = await replica.log()
     assert {a["outcome"] for entry in log for a in entry["actions"]} == {"done"}
     assert [entry["rule"] for entry in log] == [2, 1] * (len(log) // 2)

@@ -1,4 +1,4 @@
-"""Runs that admission control holds back, in the catalogue: no worker takes them or keeps them."""
+"""Held runs in the catalogue: no worker takes or keeps them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEASE_S = 60.0
 
 
 class Stored:
-    """A catalogue with nothing in it, and short names."""
+    """An empty catalogue, and shortcuts for its parts."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -49,14 +49,14 @@ class Stored:
 
     async def is_waiting(self) -> bool:
         """Whether a statement waits for a lock."""
-        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        return bool((await self.catalogue.execute(waiting)).scalar_one())
+        query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return bool((await self.catalogue.execute(query)).scalar_one())
 
     async def find(self, run: str) -> StoredRun:
         return await self.runs.find("club", run)
 
     async def hold(self, run: str) -> bool:
-        """Hold a run back by the rules in force, of which there are some."""
+        """Hold a run under the current rules; without rules, set some first."""
         rules = await self.admission.rules()
         if rules is NO_RULES:
             rules = await self.admission.put("-- some", None, None, lets_go=False)
@@ -77,38 +77,38 @@ async def stored(postgresql_config: SystemConfig) -> AsyncIterator[Stored]:
             await catalogue.close()
 
 
-async def test_a_run_that_is_held_back_is_passed_over(stored: Stored) -> None:
+async def test_a_held_run_is_passed_over(stored: Stored) -> None:
     first, second = await stored.submit(), await stored.submit()
     assert await stored.hold(first)
     assert not await stored.hold(first)
-    taken = await stored.queue.take(LEASE_S)
-    assert taken is not None
-    assert taken.id == second
+    run = await stored.queue.take(LEASE_S)
+    assert run is not None
+    assert run.id == second
     assert await stored.queue.take(LEASE_S) is None
     assert await stored.held.let_go(first)
     assert not await stored.held.let_go(first)
-    taken = await stored.queue.take(LEASE_S)
-    assert taken is not None
-    assert taken.id == first
+    run = await stored.queue.take(LEASE_S)
+    assert run is not None
+    assert run.id == first
 
 
-async def test_the_worker_of_a_run_that_is_held_back_releases_it(stored: Stored) -> None:
+async def test_the_worker_of_a_held_run_releases_it(stored: Stored) -> None:
     run = await stored.submit()
-    taken = await stored.queue.take(LEASE_S)
-    assert taken is not None
-    assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "continue"
+    taken_run = await stored.queue.take(LEASE_S)
+    assert taken_run is not None
+    assert await stored.queue.heartbeat(taken_run, "running", {}, LEASE_S) == "continue"
     assert await stored.hold(run)
-    assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "release"
-    await stored.queue.release(taken)
+    assert await stored.queue.heartbeat(taken_run, "running", {}, LEASE_S) == "release"
+    await stored.queue.release(taken_run)
     assert await stored.queue.take(LEASE_S) is None
     assert ((await stored.find(run)).state, (await stored.find(run)).held) == ("queued", True)
     await stored.held.let_go(run)
-    again = await stored.queue.take(LEASE_S)
-    assert again is not None
-    assert (again.id, again.attempt) == (run, 2)
+    second_attempt = await stored.queue.take(LEASE_S)
+    assert second_attempt is not None
+    assert (second_attempt.id, second_attempt.attempt) == (run, 2)
 
 
-async def test_a_run_that_is_held_back_can_be_cancelled_and_resumed(stored: Stored) -> None:
+async def test_a_held_run_can_be_cancelled_and_resumed(stored: Stored) -> None:
     run = await stored.submit()
     await stored.hold(run)
     assert (await stored.runs.cancel("club", run)).state == "cancelled"
@@ -117,18 +117,18 @@ async def test_a_run_that_is_held_back_can_be_cancelled_and_resumed(stored: Stor
     assert await stored.queue.take(LEASE_S) is not None
 
 
-async def test_a_run_that_is_held_back_is_cancelled_while_a_worker_has_it(stored: Stored) -> None:
+async def test_a_held_run_is_cancelled_while_a_worker_has_it(stored: Stored) -> None:
     run = await stored.submit()
-    taken = await stored.queue.take(LEASE_S)
-    assert taken is not None
+    taken_run = await stored.queue.take(LEASE_S)
+    assert taken_run is not None
     await stored.hold(run)
     await stored.runs.cancel("club", run)
     assert not await stored.hold(run)
-    assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "cancel"
-    await stored.queue.abandon(taken)
-    again = await stored.queue.take(LEASE_S)
-    assert again is not None, "nobody is there to end it"
-    assert again.cancelling
+    assert await stored.queue.heartbeat(taken_run, "running", {}, LEASE_S) == "cancel"
+    await stored.queue.abandon(taken_run)
+    second_attempt = await stored.queue.take(LEASE_S)
+    assert second_attempt is not None, "no worker is left to end it"
+    assert second_attempt.cancelling
 
 
 async def test_rules_see_priorities_and_states(stored: Stored) -> None:
@@ -142,11 +142,11 @@ async def test_rules_see_priorities_and_states(stored: Stored) -> None:
     ]
     assert [run["id"] for run in await stored.held.pending(1)] == [low]
     await stored.runs.cancel("club", high)
-    (ended,) = await stored.held.ended([low, high])
-    assert (ended["id"], ended["state"]) == (high, "CANCELLED")
+    (ended_run,) = await stored.held.ended([low, high])
+    assert (ended_run["id"], ended_run["state"]) == (high, "CANCELLED")
 
 
-async def test_rules_are_replaced_in_the_version_that_was_seen(stored: Stored) -> None:
+async def test_rules_are_replaced_only_in_the_version_that_was_read(stored: Stored) -> None:
     assert (await stored.admission.rules()).version == 0
     author = Author("operator", "ada")
     first = await stored.admission.put("-- one", author, 0, lets_go=False)
@@ -158,7 +158,7 @@ async def test_rules_are_replaced_in_the_version_that_was_seen(stored: Stored) -
     assert await stored.admission.newer(1) == second == await stored.admission.rules()
 
 
-async def test_rules_that_start_no_run_let_all_go(stored: Stored) -> None:
+async def test_rules_that_start_no_run_release_all_held_runs(stored: Stored) -> None:
     run = await stored.submit()
     await stored.hold(run)
     await stored.admission.put("", None, None, lets_go=False)
@@ -167,13 +167,13 @@ async def test_rules_that_start_no_run_let_all_go(stored: Stored) -> None:
     assert not (await stored.find(run)).held
 
 
-async def test_rules_that_were_replaced_hold_no_run_back(stored: Stored) -> None:
-    """Else it would stay so: the rules that replaced them have let all go before."""
+async def test_replaced_rules_hold_no_run(stored: Stored) -> None:
+    """Else it would be held for ever: the new rules released all runs before."""
     run, former = await stored.submit(), await stored.admission.put("", None, None, lets_go=True)
     async with stored.catalogue.begin() as connection:
-        # As `put` does, which has let runs go and is not committed yet.
-        replaced = update(admission_rules).values(version=former.version + 1)
-        await connection.execute(replaced)
+        # As `put` does after it has released runs, before the commit.
+        replacement = update(admission_rules).values(version=former.version + 1)
+        await connection.execute(replacement)
         holding = asyncio.create_task(stored.held.hold(run, former.version))
         await eventually(stored.is_waiting)
     assert not await holding
@@ -193,9 +193,9 @@ async def test_the_log_is_bounded_and_read_in_pages(stored: Stored) -> None:
     await stored.admission.record("a", entries[:5])
     await stored.admission.record("b", entries[5:])
     newest = await stored.admission.log(None, 2)
-    assert [(each["rule"], each["replica"]) for each in newest] == [(1004, "b"), (1003, "b")]
-    rest = await stored.admission.log(newest[-1]["id"], 2 * LOG_KEPT)
-    assert [each["rule"] for each in rest] == [*range(1002, 4, -1)]
+    assert [(entry["rule"], entry["replica"]) for entry in newest] == [(1004, "b"), (1003, "b")]
+    older = await stored.admission.log(newest[-1]["id"], 2 * LOG_KEPT)
+    assert [entry["rule"] for entry in older] == [*range(1002, 4, -1)]
 
 
 async def test_workers_report_their_load(stored: Stored) -> None:

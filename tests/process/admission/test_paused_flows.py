@@ -1,4 +1,4 @@
-"""Rules on real flows: one is paused while another is late, and goes on when it is not any more."""
+"""Rules on real flows: one is paused while another is late, and resumes afterwards."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ async def shop(
     postgresql_config: SystemConfig,
     redis_config: SystemConfig,
 ) -> AsyncIterator[Shop]:
-    """An installation of its own: rules are for all flows of one."""
+    """A separate installation: rules apply to all flows of an installation."""
     async with (
         scratch_catalogue(postgresql_config) as url,
-        shop_on(own_systems, url, redis_config.url) as opened,
-        following(opened.service),
+        shop_on(own_systems, url, redis_config.url) as instance,
+        following(instance.service),
     ):
-        yield opened
+        yield instance
 
 
 @pytest.fixture
 async def flows(shop: Shop) -> AsyncIterator[tuple[str, str]]:
-    """An urgent flow, whose messages are all late, and one for reports."""
+    """An urgent flow whose messages are all late, and one for reports."""
     names = {"urgent": 0.0001, "reports": 10.0}
     urgent, reports = [await shop.create(name=n, latency_s=s) for n, s in names.items()]
     yield urgent, reports
@@ -54,13 +54,13 @@ async def flows(shop: Shop) -> AsyncIterator[tuple[str, str]]:
         assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
 
 
-async def follow(shop: Shop, rules: str) -> int:
-    stored, _ = await shop.service.mediator.admission.put(rules, None, None, dry_run=False)
-    return stored.version
+async def set_rules(shop: Shop, rules: str) -> int:
+    current, _ = await shop.service.mediator.admission.put(rules, None, None, dry_run=False)
+    return current.version
 
 
 async def make_late(shop: Shop, flow: str) -> None:
-    """Let messages of a flow end late."""
+    """Send messages to a flow until some end late."""
 
     async def are_late() -> bool:
         await shop.ended(flow, await shop.tickets(flow, orders(prefix=unique("u"))))
@@ -78,67 +78,65 @@ async def until_paused(shop: Shop, flow: str) -> dict[str, Any]:
     return pause
 
 
-async def logged(shop: Shop, version: int, rule: int) -> dict[str, Any]:
-    """Wait until the log has what a rule has done, which is written after the act."""
-    found: list[dict[str, Any]] = []
+async def log_entry(shop: Shop, version: int, rule: int) -> dict[str, Any]:
+    """Wait for the log entry of a rule, which is written after its action."""
+    matches: list[dict[str, Any]] = []
 
     async def is_logged() -> bool:
         entries = await shop.service.mediator.admission.log(None, 50)
-        found[:] = [e for e in entries if (e["version"], e["rule"]) == (version, rule)]
-        return bool(found)
+        matches[:] = [e for e in entries if (e["version"], e["rule"]) == (version, rule)]
+        return bool(matches)
 
     await eventually(is_logged)
-    return found[0]
+    return matches[0]
 
 
 async def test_a_flow_is_paused_while_another_is_late(shop: Shop, flows: tuple[str, str]) -> None:
     urgent, reports = flows
-    version = await follow(shop, PAUSE)
+    version = await set_rules(shop, PAUSE)
     await make_late(shop, urgent)
     pause = await until_paused(shop, reports)
     assert (pause["version"], pause["rule"]) == (version, 1)
     assert 3000 < pause["seconds"] <= 3600
     assert datetime.fromisoformat(pause["until"]) > datetime.now(UTC)
     tickets = await shop.tickets(reports, orders(prefix=unique("r")))
-    # Other flows go on meanwhile, and this one does nothing.
+    # Other flows continue meanwhile; this one does nothing.
     await make_late(shop, urgent)
     report = await shop.report(reports)
     assert (report["queued"], report["counts"]) == (6, {"pauses": 1})
-    entry = await logged(shop, version, 1)
+    entry = await log_entry(shop, version, 1)
     assert FlowCounted(shop.database, reports, {"pauses": 1}) in shop.service.observed
     assert (entry["event"]["event"], entry["event"]["flow"]["id"]) == ("FlowLate", urgent)
     (action,) = entry["actions"]
     assert (action["action"], action["outcome"]) == ("pauseFlow", "done")
     assert (action["arguments"][0]["id"], action["arguments"][1]) == (reports, 3600)
-    await follow(shop, "")
+    await set_rules(shop, "")
     states = await shop.ended(reports, tickets)
     assert {state["state"] for state in states} == {"done"}
 
 
-async def test_a_rule_lets_a_flow_go_on(shop: Shop, flows: tuple[str, str]) -> None:
+async def test_a_rule_resumes_a_flow(shop: Shop, flows: tuple[str, str]) -> None:
     urgent, reports = flows
-    version = await follow(shop, PAUSE + RESUME)
+    version = await set_rules(shop, PAUSE + RESUME)
     await make_late(shop, urgent)
     await until_paused(shop, reports)
     await shop.ended(reports, await shop.tickets(reports, orders(prefix=unique("r"))))
-    resumed = await logged(shop, version, 2)
-    assert resumed["actions"][0]["outcome"] == "done"
-    assert resumed["actions"][0]["arguments"][0]["name"] == "reports"
+    entry = await log_entry(shop, version, 2)
+    assert entry["actions"][0]["outcome"] == "done"
+    assert entry["actions"][0]["arguments"][0]["name"] == "reports"
 
 
-async def test_other_rules_end_the_pauses_of_former_ones(
-    shop: Shop, flows: tuple[str, str]
-) -> None:
+async def test_new_rules_end_the_pauses_of_former_ones(shop: Shop, flows: tuple[str, str]) -> None:
     urgent, reports = flows
-    await follow(shop, PAUSE)
+    await set_rules(shop, PAUSE)
     await make_late(shop, urgent)
     await until_paused(shop, reports)
-    await follow(shop, "SET timer = 2")
+    await set_rules(shop, "SET timer = 2")
     await shop.ended(reports, await shop.tickets(reports, orders(prefix=unique("r"))))
     assert (await shop.report(reports))["paused"] is None
 
 
-async def test_rules_on_runs_are_followed_while_flows_are_not_known(
+async def test_rules_on_runs_are_followed_while_flows_are_unavailable(
     shop: Shop, flows: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = shop.service.mediator.flows
@@ -148,16 +146,16 @@ async def test_rules_on_runs_are_followed_while_flows_are_not_known(
         raise Unavailable("It does not answer.", system="coordination")
 
     monkeypatch.setattr(service._queue, "loads", fail)  # noqa: SLF001
-    chosen = "THEN resumeFlow(selectRandomFlow(1 < 2))"
-    version = await follow(
+    action = "THEN resumeFlow(selectRandomFlow(1 < 2))"
+    version = await set_rules(
         shop,
-        f"SET timer = 1 ON EVENT Timer e IF NOT existsFlow(1 > 2) {chosen}"
-        f" ON EVENT Timer e IF 1 < 2 {chosen}",
+        f"SET timer = 1 ON EVENT Timer e IF NOT existsFlow(1 > 2) {action}"
+        f" ON EVENT Timer e IF 1 < 2 {action}",
     )
 
     async def entries() -> list[dict[str, Any]]:
-        found = await shop.service.mediator.admission.log(None, 50)
-        return [entry for entry in found if entry["version"] == version]
+        all_entries = await shop.service.mediator.admission.log(None, 50)
+        return [entry for entry in all_entries if entry["version"] == version]
 
     async def has_fired() -> bool:
         return len(await entries()) > 1
@@ -168,7 +166,7 @@ async def test_rules_on_runs_are_followed_while_flows_are_not_known(
     assert set(outcomes) == {"nothing chosen"}
 
 
-async def test_an_action_that_redis_does_not_take_is_logged(
+async def test_an_action_that_fails_on_redis_is_logged(
     shop: Shop, flows: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = shop.service.mediator.flows
@@ -181,19 +179,19 @@ async def test_an_action_that_redis_does_not_take_is_logged(
         monkeypatch.setattr(service._queue, name, fail)  # noqa: SLF001
     one = "selectRandomFlow(1 < 2)"
     rule = f"ON EVENT Timer e IF 1 < 2 THEN pauseFlow({one}, 5), resumeFlow({one})"
-    version = await follow(shop, f"SET timer = 1 {rule}")
+    version = await set_rules(shop, f"SET timer = 1 {rule}")
 
-    entry = await logged(shop, version, 1)
+    entry = await log_entry(shop, version, 1)
     assert [action["outcome"] for action in entry["actions"]] == ["unavailable"] * 2
 
 
-async def test_a_dry_run_sees_the_flows_there_are(shop: Shop, flows: tuple[str, str]) -> None:
+async def test_a_dry_run_sees_the_existing_flows(shop: Shop, flows: tuple[str, str]) -> None:
     replica = Replica(shop.service, "")
     rules = RESUME.replace(" AND paused_s > 0 AND queued > 0", " AND queued = 0")
     document = {"rules": rules, "events": [{"event": "Timer"}]}
-    answer = await replica.client.post("dry-run", json=document)
-    assert answer.status_code == 200, answer.text
-    (item,) = answer.json()["items"]
+    response = await replica.client.post("dry-run", json=document)
+    assert response.status_code == 200, response.text
+    (item,) = response.json()["items"]
     assert item["fires"]
     assert item["actions"][0]["arguments"] == [None]  # none is paused
     await replica.client.aclose()

@@ -1,4 +1,4 @@
-"""Pauses in Redis, whatever is paused: when they end, and by whose rules."""
+"""Pauses in Redis: when they end, and by which rules."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.process.service import unique
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_config.url) as opened:
-        yield opened
+    async with Redis.from_url(redis_config.url) as client:
+        yield client
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ async def base(redis: Redis) -> AsyncIterator[str]:
     await redis.delete(f"{prefix}pauses")
 
 
-async def test_a_pause_lasts_until_it_ends_by_itself(pauses: Pauses, base: str) -> None:
+async def test_a_pause_lasts_until_it_expires(pauses: Pauses, base: str) -> None:
     assert await pauses.begin(base, "a", Pause(1, 2, 3600.0)) is True
     assert await pauses.begin(base, "b", Pause(1, 3, 3600.0)) is True
-    found = await pauses.lasting(base)
-    assert {id_: (each.version, each.rule) for id_, each in found.items()} == {
+    active = await pauses.lasting(base)
+    assert {id_: (pause.version, pause.rule) for id_, pause in active.items()} == {
         "a": (1, 2),
         "b": (1, 3),
     }
-    assert 3000 < found["a"].seconds <= 3600
-    # A later one says anew for how long.
+    assert 3000 < active["a"].seconds <= 3600
+    # A later pause replaces the duration.
     assert await pauses.begin(base, "a", Pause(1, 4, 0.01)) is False
 
     async def has_ended() -> bool:
@@ -56,7 +56,7 @@ async def test_a_pause_lasts_until_it_ends_by_itself(pauses: Pauses, base: str) 
     assert set(await pauses.lasting(base)) == {"b"}
 
 
-async def test_only_pauses_by_former_rules_end_with_them(pauses: Pauses, base: str) -> None:
+async def test_only_pauses_by_former_rules_are_ended(pauses: Pauses, base: str) -> None:
     await pauses.begin(base, "a", Pause(9, 1, 3600.0))
     await pauses.begin(base, "b", Pause(10, 1, 3600.0))
     await pauses.end([base, unique()], 10)
@@ -65,15 +65,15 @@ async def test_only_pauses_by_former_rules_end_with_them(pauses: Pauses, base: s
     assert set(await pauses.lasting(base)) == {"b"}
 
 
-async def test_a_clock_of_redis_that_is_set_back_prolongs_no_pause(
+async def test_setting_back_the_clock_of_redis_prolongs_no_pause(
     pauses: Pauses, base: str, redis: Redis
 ) -> None:
-    """Its end is an hour away then."""
+    """The stored end is then an hour away."""
     await pauses.begin(base, "a", Pause(1, 2, 10.0))
     stored: Any = await redis.hget(f"{base}pauses", "a")
     *rule, until_ms = stored.split()
     later = b" ".join([*rule, b"%d" % (int(until_ms) + 3_600_000)])
     await redis.hset(f"{base}pauses", "a", later)
     assert (await pauses.lasting(base))["a"].seconds <= 10
-    # From then on it goes by the clock as it is.
+    # The stored end is corrected to the current clock.
     assert await redis.hget(f"{base}pauses", "a") != later

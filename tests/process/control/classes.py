@@ -1,4 +1,4 @@
-"""Classes of the tests of the control plane."""
+"""Classes for the control plane's tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 from tests.process.service import field_on
 
 
-def on(system: str, **members: Any) -> dict[str, Any]:
-    """Return a class with one field that is placed on a system."""
+def class_on(system: str, **members: Any) -> dict[str, Any]:
+    """Return a class with one field, placed on `system`."""
     return {"fields": {"title": field_on(system)}, **members}

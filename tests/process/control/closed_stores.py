@@ -1,4 +1,4 @@
-"""A system whose server is not there yet."""
+"""A system whose server is not running yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ClosedStores"]
 
 @dataclass
 class ClosedStores:
-    """Makes stores, of which those of one system cannot be opened until its server `opens`."""
+    """A store factory; stores of one system cannot be opened until `opens` is true."""
 
     system: str
     opens: bool = False
@@ -22,9 +22,9 @@ class ClosedStores:
         store = make_store(config)
         if config.name != self.system:
             return store
-        closed: Any = _Closed(store, self)
-        opened: Store = closed
-        return opened
+        proxy: Any = _Closed(store, self)
+        typed: Store = proxy
+        return typed
 
 
 class _Closed:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the control plane."""
+"""Fixtures for the control plane's tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.process.service import Service, scratch_catalogue, service
 
 
 @pytest.fixture(autouse=True)
-def _long_bounds() -> Iterator[None]:
-    """What is given up after some seconds has a minute: a machine may stand still for seconds."""
+def _long_timeouts() -> Iterator[None]:
+    """Raise timeouts of seconds to a minute: a machine can stall for seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(membership, "TIMEOUT_S", 60.0)
         patched.setattr(moves, "MOVE_S", 60.0)
@@ -29,28 +29,28 @@ def _long_bounds() -> Iterator[None]:
 async def replica(
     mediator: Service, system_configs: Sequence[SystemConfig], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Service]:
-    """A second mediator on the same catalogue; it finds every system examined already."""
+    """A second mediator on the same catalogue; all systems have been probed already."""
 
-    async def unexpected(store: object) -> Any:
-        raise AssertionError("the findings of the same server version are kept")
+    async def refuse_probe(store: object) -> Any:
+        raise AssertionError("findings for the same server version are reused")
 
     stack = AsyncExitStack()
     with monkeypatch.context() as patched:
-        patched.setattr("mediator.control.opening.probe", unexpected)
-        started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
+        patched.setattr("mediator.control.opening.probe", refuse_probe)
+        instance = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
     async with stack:
-        yield started
+        yield instance
 
 
 @pytest.fixture(scope="module")
 async def with_feed(
     mediator: Service, postgresql_config: SystemConfig, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    """An installation with a feed."""
+    """An installation with a change feed."""
     configs = list(mediator.configs.values())
     async with (
         scratch_catalogue(postgresql_config) as url,
-        service(configs, url, coordination_url=redis_config.url) as started,
+        service(configs, url, coordination_url=redis_config.url) as instance,
     ):
-        await started.favour()
-        yield started
+        await instance.favour()
+        yield instance

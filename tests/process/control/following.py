@@ -1,4 +1,4 @@
-"""Replicas that follow one catalogue, without stores, and what their looks cost."""
+"""Replicas without stores that follow one catalogue, and the cost of following it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mediator.operations.calls import StoreCalls
 from mediator.query.budget import Limits
 from mediator.stores.systems import Systems
 
-__all__ = ["Replica", "World", "documented", "opened_world"]
+__all__ = ["Replica", "World", "make_database", "open_world"]
 
 LAYOUT = {
     "version": 1,
@@ -39,17 +39,17 @@ LAYOUT = {
 }
 
 
-def documented(name: str, version: int = 1, *classes: str) -> StoredDatabase:
-    """Return a database with classes of one field."""
-    named = classes or ("notes",)
-    document = {c: {"fields": {"title": {"type": "string"}}} for c in named}
+def make_database(name: str, version: int = 1, *classes: str) -> StoredDatabase:
+    """Return a stored database; each class has one field."""
+    class_names = classes or ("notes",)
+    document = {c: {"fields": {"title": {"type": "string"}}} for c in class_names}
     return StoredDatabase(
-        name, f"{name}_1", version, {"classes": document}, dict.fromkeys(named, LAYOUT)
+        name, f"{name}_1", version, {"classes": document}, dict.fromkeys(class_names, LAYOUT)
     )
 
 
 class Replica:
-    """A replica: its follower, and the executor that requests classes from it that are unknown."""
+    """A replica: its follower, and the executor, which asks the follower for unknown classes."""
 
     def __init__(self, catalogue: CatalogueSchemas) -> None:
         clock, unused = SystemClock(), None
@@ -61,7 +61,7 @@ class Replica:
 
     @property
     def stored(self) -> list[StoredDatabase]:
-        """What is in force here."""
+        """The databases in force on this replica."""
         assert [d.name for d in self.follower.all()] == sorted(self.executor.model.databases)
         return self.follower.all()
 
@@ -82,7 +82,7 @@ class Replica:
 
 
 class World:
-    """A catalogue that replicas follow; counts what goes on."""
+    """A catalogue that replicas follow; counts queries and parsed databases."""
 
     def __init__(self, catalogue: Catalogue, patched: pytest.MonkeyPatch) -> None:
         self._catalogue = catalogue
@@ -90,14 +90,14 @@ class World:
         self.queries: list[str] = []
         self.parsed: list[str] = []
 
-        def counted(stored: StoredDatabase) -> Any:
+        def count_parse(stored: StoredDatabase) -> Any:
             self.parsed.append(stored.name)
             return route_of(stored)
 
-        patched.setattr("mediator.control.follower.route_of", counted)
+        patched.setattr("mediator.control.follower.route_of", count_parse)
 
     def replica(self) -> Replica:
-        """Start a replica, which has read nothing yet."""
+        """Return a replica that has not read the catalogue yet."""
         return Replica(self.schemas)
 
     @contextmanager
@@ -105,38 +105,38 @@ class World:
         """Count queries and parsed databases from now on."""
         engine = self._catalogue.engine.sync_engine
 
-        def note(_c: object, _k: object, statement: str, *_: object) -> None:
+        def record(_c: object, _k: object, statement: str, *_: object) -> None:
             self.queries.append(statement)
 
         self.queries.clear()
         self.parsed.clear()
-        event.listen(engine, "before_cursor_execute", note)
+        event.listen(engine, "before_cursor_execute", record)
         try:
             yield
         finally:
-            event.remove(engine, "before_cursor_execute", note)
+            event.remove(engine, "before_cursor_execute", record)
 
     async def stored(self) -> list[StoredDatabase]:
-        """What the catalogue keeps."""
+        """The databases in the catalogue."""
         return list((await self.schemas.snapshot()).databases.values())
 
     async def put_without_note(self, database: StoredDatabase) -> None:
-        """Set a schema without a note in the list of changes."""
+        """Set a schema without listing the change."""
         async with self.changing(database):
             pass
 
     async def has_waiter(self) -> bool:
         """Return whether a session waits for a lock in the catalogue."""
-        waiting = text(
+        query = text(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
         async with self._catalogue.begin() as connection:
-            return bool((await connection.execute(waiting)).scalar_one())
+            return bool((await connection.execute(query)).scalar_one())
 
     @asynccontextmanager
     async def changing(self, database: StoredDatabase) -> AsyncIterator[None]:
-        """Set a schema without a note, at the end of the block."""
+        """Set a schema at the end of the block, without listing the change."""
         values = {"document": database.document, "layout": database.layout, "id": database.id}
         async with self._catalogue.begin() as connection:
             await connection.execute(update(epoch).values(epoch=epoch.c.epoch + 1))
@@ -153,17 +153,17 @@ class World:
                 for table in (epoch, databases, schema_changes)
             }
 
-    async def restore(self, kept: dict[str, list[dict[str, Any]]]) -> None:
+    async def restore(self, backup: dict[str, list[dict[str, Any]]]) -> None:
         """Restore a backup."""
         async with self._catalogue.begin() as connection:
             for table in (epoch, databases, schema_changes):
                 await connection.execute(delete(table))
-                for row in kept[table.name]:
+                for row in backup[table.name]:
                     await connection.execute(insert(table).values(row))
 
 
 @asynccontextmanager
-async def opened_world(url: str) -> AsyncIterator[World]:
+async def open_world(url: str) -> AsyncIterator[World]:
     """Open a catalogue for replicas."""
     catalogue = Catalogue(url)
     await catalogue.open()

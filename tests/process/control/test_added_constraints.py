@@ -1,4 +1,4 @@
-"""Constraints that are added over data: the objects of the class are checked before."""
+"""Constraints added to a class that holds data: its objects are checked first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: Final[dict[str, tuple[str, dict[str, Any], Any, Any]]] = {
     "enum": ("string", {"enum": ["open", "paid"]}, "paid", "lost"),
     "pattern": ("string", {"pattern": "^[a-z]+$"}, "abc", "ABC"),
 }
-"""For each constraint a type, the constraint, a value that holds it and one that breaks it."""
+"""For each constraint: a type, the constraint, a value that satisfies it, one that violates it."""
 
 SPLIT: Final = {
     "title": field_on("redis"),
@@ -42,13 +42,15 @@ def notes(**fields: Any) -> dict[str, Any]:
     return {"classes": {"notes": {"fields": fields}}}
 
 
-def changing(of: Service, database: str, document: Any, **members: Any) -> Awaitable[SchemaChange]:
+def set_schema(
+    mediator: Service, database: str, document: Any, **members: Any
+) -> Awaitable[SchemaChange]:
     options = ChangeOptions(unchecked=members.pop("unchecked", False))
-    return of.mediator.control.set_schema(database, document, options=options, **members)
+    return mediator.mediator.control.set_schema(database, document, options=options, **members)
 
 
-def reads(of: Service, database: str) -> int:
-    calls = [event for event in of.observed if isinstance(event, StoreCallFinished)]
+def count_reads(mediator: Service, database: str) -> int:
+    calls = [event for event in mediator.observed if isinstance(event, StoreCallFinished)]
     return sum(call.database == database and call.operation == "read" for call in calls)
 
 
@@ -62,7 +64,7 @@ async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.parametrize("constraint", KINDS)
 @pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
-async def test_objects_that_break_an_added_constraint_refuse_it(
+async def test_objects_that_violate_an_added_constraint_refuse_it(
     mediator: Service, system: str, constraint: str
 ) -> None:
     type_, members, good, bad = KINDS[constraint]
@@ -77,16 +79,16 @@ async def test_objects_that_break_an_added_constraint_refuse_it(
         "checked": 2,
         "sample": ["null"],
     }
-    dry = await changing(mediator, name, notes(f=bound), dry_run=True)
+    dry = await set_schema(mediator, name, notes(f=bound), dry_run=True)
     assert dry.violations == (expected,)
     with pytest.raises(ConstraintViolated) as refused:
-        await changing(mediator, name, notes(f=bound))
+        await set_schema(mediator, name, notes(f=bound))
     assert refused.value.extra == {"violations": [expected]}
     [location] = refused.value.locations
     assert location.pointer == f"/classes/notes/fields/f/{constraint}"
     assert (await mediator.mediator.control.schema(name)).version == 1
     await mediator.mediator.data.write(Put(name, "notes", "null", unique(), values={"f": good}))
-    assert (await changing(mediator, name, notes(f=bound))).violations == ()
+    assert (await set_schema(mediator, name, notes(f=bound))).violations == ()
 
 
 async def test_a_refusal_over_http_says_where_how_many_and_what_to_do(
@@ -108,28 +110,28 @@ async def test_a_refusal_over_http_says_where_how_many_and_what_to_do(
         "/classes/notes/fields/size/minimum",
         "/classes/notes/fields/tag/required",
     }
-    found = {each["location"]: each for each in problem["violations"]}
-    assert found["/classes/notes/fields/size"] == {
+    violations = {violation["location"]: violation for violation in problem["violations"]}
+    assert violations["/classes/notes/fields/size"] == {
         "location": "/classes/notes/fields/size",
         "constraint": "minimum",
         "count": 6,
         "checked": 8,
         "sample": ["n0", "n1", "n2", "n3", "n4"],
     }
-    for absent in ("tag", "more"):
-        assert found[f"/classes/notes/fields/{absent}"]["count"] == 8
+    for field in ("tag", "more"):
+        assert violations[f"/classes/notes/fields/{field}"]["count"] == 8
     dry = (await admin.patch(address, json=patch, params={"dry_run": "true"})).json()
     assert dry["violations"] == problem["violations"]
     assert (await admin.get(address)).json()["version"] == 1
-    done = await admin.patch(address, json=patch, params={"unchecked": "true"})
-    assert (done.status_code, done.json()["version"]) == (200, 2)
-    assert done.json()["schema"]["classes"]["notes"]["fields"]["size"]["minimum"] == 6
+    response = await admin.patch(address, json=patch, params={"unchecked": "true"})
+    assert (response.status_code, response.json()["version"]) == (200, 2)
+    assert response.json()["schema"]["classes"]["notes"]["fields"]["size"]["minimum"] == 6
     assert await mediator.values(database, "notes", "n0") == {"title": "t", "size": 0}
     default = notes(tag={"default": "new"})
     filled = await admin.patch(address, json=default, params={"backfill": "true"})
     assert (filled.status_code, filled.json()["violations"]) == (200, [])
-    found_now = await mediator.values(database, "notes", "n0")
-    assert found_now == {"title": "t", "size": 0, "tag": "new"}
+    values = await mediator.values(database, "notes", "n0")
+    assert values == {"title": "t", "size": 0, "tag": "new"}
 
 
 async def test_a_class_of_several_pages_is_checked_to_its_end(
@@ -137,8 +139,8 @@ async def test_a_class_of_several_pages_is_checked_to_its_end(
 ) -> None:
     monkeypatch.setattr(port, "PAGE", 10)
     name = await mediator.put_schema(notes(**SPLIT)["classes"])
-    several = 27
-    ids = [f"{number:05}" for number in range(several)]
+    count = 27
+    ids = [f"{number:05}" for number in range(count)]
     creations = [
         Create(name, "notes", id_, unique(), values={"title": id_, "size": 1}) for id_ in ids
     ]
@@ -146,12 +148,12 @@ async def test_a_class_of_several_pages_is_checked_to_its_end(
     last = Put(name, "notes", ids[-1], unique(), values={"size": 0})
     await mediator.mediator.data.write(last)
     bound = {**SPLIT, "size": {**SPLIT["size"], "minimum": 1}}
-    [found] = (await changing(mediator, name, notes(**bound), dry_run=True)).violations
-    assert (found["count"], found["checked"], found["sample"]) == (1, several, [ids[-1]])
+    [violation] = (await set_schema(mediator, name, notes(**bound), dry_run=True)).violations
+    assert (violation["count"], violation["checked"], violation["sample"]) == (1, count, [ids[-1]])
 
 
-async def test_a_change_that_only_loosens_reads_no_object(mediator: Service) -> None:
-    """Reads of the systems beside the anchor's are observed, so one field is on each."""
+async def test_a_change_that_only_loosens_constraints_reads_no_objects(mediator: Service) -> None:
+    """Reads of the anchor's system are not observed, so each system has a field."""
 
     def bounded(**members: Any) -> dict[str, Any]:
         systems = ("redis", "postgres", "mongo")
@@ -160,28 +162,30 @@ async def test_a_change_that_only_loosens_reads_no_object(mediator: Service) -> 
     name = await mediator.put_schema(bounded(minimum=0, maximum=9, required=True)["classes"])
     assert len(mediator.systems_of(name, "notes")) == 3
     await mediator.create(name, "notes", "x", redis=5, postgres=5, mongo=5)
-    before = reads(mediator, name)
-    await changing(mediator, name, bounded(minimum=-1, maximum=9, required=True))
-    await changing(mediator, name, bounded(minimum=-1))
+    before = count_reads(mediator, name)
+    await set_schema(mediator, name, bounded(minimum=-1, maximum=9, required=True))
+    await set_schema(mediator, name, bounded(minimum=-1))
     tighter = bounded(minimum=0)
-    await changing(mediator, name, tighter, unchecked=True, dry_run=True)
-    assert reads(mediator, name) == before
-    await changing(mediator, name, tighter, dry_run=True)
-    assert reads(mediator, name) > before
+    await set_schema(mediator, name, tighter, unchecked=True, dry_run=True)
+    assert count_reads(mediator, name) == before
+    await set_schema(mediator, name, tighter, dry_run=True)
+    assert count_reads(mediator, name) > before
 
 
-async def test_only_counts_are_shown_of_objects_that_have_owners(mediator: Service) -> None:
+async def test_violations_by_objects_with_owners_are_counted_but_not_sampled(
+    mediator: Service,
+) -> None:
     owner = field_on("redis", required=True, index=True)
     document = notes(author=owner, f=field_on("redis"))
     document["classes"]["notes"]["owner_field"] = "author"
     name = await mediator.put_schema(document["classes"])
     await mediator.create(name, "notes", "secret", author="ada", f="x")
     document = notes(author=owner, f=field_on("redis", pattern="^y"))
-    [found] = (await changing(mediator, name, document, dry_run=True)).violations
-    assert (found["count"], found["sample"]) == (1, [])
+    [violation] = (await set_schema(mediator, name, document, dry_run=True)).violations
+    assert (violation["count"], violation["sample"]) == (1, [])
 
 
-async def test_what_is_written_while_the_schema_changes_is_reported(
+async def test_violating_writes_during_the_schema_change_are_reported(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await mediator.put_schema(notes(f=field_on("redis"))["classes"])
@@ -189,55 +193,61 @@ async def test_what_is_written_while_the_schema_changes_is_reported(
     catalogue = mediator.mediator.stored_schemas
     put = catalogue.put
 
-    async def late(*change: Any) -> Any:
+    async def create_then_put(*change: Any) -> Any:
         await mediator.create(name, "notes", "late", f="b")
         return await put(*change)
 
     with monkeypatch.context() as patched:
-        patched.setattr(catalogue, "put", late)
-        change = await changing(mediator, name, notes(f=field_on("redis", enum=["a"])))
+        patched.setattr(catalogue, "put", create_then_put)
+        change = await set_schema(mediator, name, notes(f=field_on("redis", enum=["a"])))
     assert change.version == 2
-    [found] = change.violations
-    assert (found["constraint"], found["count"], found["sample"]) == ("enum", 1, ["late"])
+    [violation] = change.violations
+    assert (violation["constraint"], violation["count"], violation["sample"]) == (
+        "enum",
+        1,
+        ["late"],
+    )
 
 
-async def test_a_change_is_in_force_although_it_cannot_be_checked_again(
+async def test_a_change_is_in_force_although_the_second_check_fails(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await mediator.put_schema(notes(f=field_on("redis"))["classes"])
     await mediator.create(name, "notes", "fine", f="a")
 
-    async def silent(epoch: int) -> None:
+    async def fail(epoch: int) -> None:
         raise Unavailable("Replicas (1) do not confirm.", system="catalogue")
 
     with monkeypatch.context() as patched:
-        patched.setattr(mediator.mediator.membership, "agree", silent)
-        change = await changing(mediator, name, notes(f=field_on("redis", enum=["a"])))
+        patched.setattr(mediator.mediator.membership, "agree", fail)
+        change = await set_schema(mediator, name, notes(f=field_on("redis", enum=["a"])))
     assert (change.version, change.violations) == (2, ())
     assert change.notes[-1].endswith("Replicas (1) do not confirm.")
 
 
-async def test_what_another_change_tightens_while_objects_are_checked_is_checked_too(
+async def test_a_constraint_that_another_change_drops_during_the_check_is_checked(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other change drops a constraint that this one keeps: it is tighter than that then."""
+    """This change keeps that constraint, so it tightens the schema that is then in force."""
     enum: dict[str, Any] = {"enum": ["a", "b"]}
     pattern: dict[str, Any] = {"pattern": "^a"}
     name = await mediator.put_schema(notes(f=field_on("redis", **pattern))["classes"])
     await mediator.create(name, "notes", "fine", f="a")
-    query, others = mediator.mediator.data.query, iter([notes(f=field_on("redis"))])
+    query, documents = mediator.mediator.data.query, iter([notes(f=field_on("redis"))])
 
-    async def meanwhile(*arguments: Any) -> QueryResult:
-        for document in others:
-            await changing(mediator, name, document)
+    async def change_then_query(*arguments: Any) -> QueryResult:
+        for document in documents:
+            await set_schema(mediator, name, document)
             await mediator.create(name, "notes", "b", f="b")
         return await query(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(mediator.mediator.data, "query", meanwhile)
+        patched.setattr(mediator.mediator.data, "query", change_then_query)
         with pytest.raises(ConstraintViolated) as refused:
-            await changing(mediator, name, notes(f=field_on("redis", **pattern, **enum)))
-    assert [at.pointer for at in refused.value.locations] == ["/classes/notes/fields/f/pattern"]
+            await set_schema(mediator, name, notes(f=field_on("redis", **pattern, **enum)))
+    assert [location.pointer for location in refused.value.locations] == [
+        "/classes/notes/fields/f/pattern"
+    ]
 
 
 async def test_a_check_that_has_no_time_left_refuses_the_change(
@@ -249,8 +259,8 @@ async def test_a_check_that_has_no_time_left_refuses_the_change(
     with monkeypatch.context() as patched:
         patched.setattr(constraint_check, "CHECK_S", 0.0)
         with pytest.raises(Conflict, match="Not all objects of notes were checked"):
-            await changing(mediator, name, document)
-        dry = await changing(mediator, name, document, dry_run=True)
+            await set_schema(mediator, name, document)
+        dry = await set_schema(mediator, name, document, dry_run=True)
     assert any(note.startswith("Not all objects of notes") for note in dry.notes)
     assert (await mediator.mediator.control.schema(name)).version == 1
 
@@ -261,18 +271,18 @@ async def test_other_schemas_are_changed_while_objects_are_checked(
     name = await mediator.put_schema(notes(f=field_on("redis"))["classes"])
     await mediator.create(name, "notes", "x", f="a")
     query = mediator.mediator.data.query
-    reached, open_ = asyncio.Event(), asyncio.Event()
+    reached, resume = asyncio.Event(), asyncio.Event()
 
-    async def paused(*arguments: Any) -> QueryResult:
+    async def pause(*arguments: Any) -> QueryResult:
         reached.set()
-        await open_.wait()
+        await resume.wait()
         return await query(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(mediator.mediator.data, "query", paused)
+        patched.setattr(mediator.mediator.data, "query", pause)
         document = notes(f=field_on("redis", enum=["a"]))
-        change = asyncio.ensure_future(changing(mediator, name, document))
+        change = asyncio.ensure_future(set_schema(mediator, name, document))
         await reached.wait()
         await mediator.put_schema(notes(f=field_on("redis"))["classes"])
-        open_.set()
+        resume.set()
         assert (await change).version == 2

@@ -1,4 +1,4 @@
-"""Operators on fields that have become unique since they were requested: they claim nothing."""
+"""Operators on fields that have meanwhile become unique: they would claim nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def add(mediator: Service, database: str, system: str, *constraints: list[
     await mediator.mediator.control.set_schema(database, document)
 
 
-async def keeps_its_claim(mediator: Service, database: str) -> bool:
-    """Whether an object is as it was, and no other can have its values."""
+async def is_unchanged_and_claimed(mediator: Service, database: str) -> bool:
+    """Whether an object is unchanged, and no other can take its values."""
     assert await mediator.values(database, "orders", "a") == BEFORE
     twin = Create(database, "orders", unique(), unique(), values=BEFORE)
     return isinstance(await error_of(mediator, twin), NotUnique)
@@ -39,27 +39,27 @@ async def keeps_its_claim(mediator: Service, database: str) -> bool:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("constraint", [["number"], ["number", "line"]], ids="+".join)
-async def test_an_operator_that_comes_after_the_constraint_is_refused(
+async def test_an_operator_that_arrives_after_the_constraint_is_refused(
     mediator: Service, system: str, constraint: list[str]
 ) -> None:
-    """However it is sent: alone, with other systems, in a batch, in a transaction."""
+    """Alone, in a write to several systems, in a batch and in a transaction."""
     database = await mediator.put_schema(orders(system))
     await mediator.create(database, "orders", "a", **BEFORE)
     await add(mediator, database, system, constraint)
     data = mediator.mediator.data
-    late = [
+    updates = [
         inc(database, "orders", "a", "number"),
         inc(database, "orders", "a", "number", values={"line": 2}),
         inc(database, "orders", "a", "number", values={"note": "y"}),
     ]
-    assert [type(await error_of(mediator, each)) for each in late] == [Conflict] * 3
-    assert [type(answer) for answer in await data.batch(late)] == [Conflict] * 3
-    for each in late:
+    assert [type(await error_of(mediator, update)) for update in updates] == [Conflict] * 3
+    assert [type(result) for result in await data.batch(updates)] == [Conflict] * 3
+    for update in updates:
         with pytest.raises(Conflict):
             await mediator.mediator.transactions.run(
-                CommitRequest(database, unique("tx"), (), (each,))
+                CommitRequest(database, unique("tx"), (), (update,))
             )
-    assert await keeps_its_claim(mediator, database)
+    assert await is_unchanged_and_claimed(mediator, database)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -69,20 +69,20 @@ async def test_a_transaction_that_is_retried_is_refused_if_its_field_is_unique_b
     database = await mediator.put_schema(orders(system))
     await mediator.create(database, "orders", "a", **BEFORE)
     phases = mediator.mediator.transactions.phases
-    begin, begun = phases.begin, []
+    begin, calls = phases.begin, []
 
-    async def blocked_at_first(*args: Any, **more: Any) -> Any:
-        begun.append(args)
-        if len(begun) > 1:
+    async def block_first(*args: Any, **more: Any) -> Any:
+        calls.append(args)
+        if len(calls) > 1:
             return await begin(*args, **more)
         await add(mediator, database, system, ["number"])
         raise WriteBlocked
 
-    monkeypatch.setattr(phases, "begin", blocked_at_first)
+    monkeypatch.setattr(phases, "begin", block_first)
     write = inc(database, "orders", "a", "number")
     with pytest.raises(Conflict, match="number of orders no longer takes operators"):
         await mediator.mediator.transactions.run(
             CommitRequest(database, unique("tx"), (), (write,))
         )
-    assert len(begun) > 1
-    assert await keeps_its_claim(mediator, database)
+    assert len(calls) > 1
+    assert await is_unchanged_and_claimed(mediator, database)

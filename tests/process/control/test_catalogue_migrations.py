@@ -1,4 +1,4 @@
-"""Revisions of the catalogue on a real PostgreSQL: forward, back, at once, and killed half way."""
+"""Catalogue revisions on PostgreSQL: upgrade, downgrade, concurrent and killed migrations."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ NEXT = f"{int(NEWEST) + 1:04}"
 DOCUMENT = {"name": "news", "version": 3, "document": {"classes": {}}, "layout": {}}
 
 
-def later(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
-    """Return the revisions of a later version of Portolan: one more."""
+def later_revisions(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
+    """Return the revisions of a later Portolan, which has one more."""
     source = COLUMN.format(additive=additive, pause=pause, next=NEXT, newest=NEWEST)
     (directory / f"r{NEXT}_owner.py").write_text(source)
     return Revisions(directory)
@@ -56,7 +56,7 @@ async def url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
         yield created
 
 
-async def opened(url: str, **options: object) -> None:
+async def open_and_close(url: str, **options: object) -> None:
     catalogue = Catalogue(url, **options)  # type: ignore[arg-type]  # options of two types
     try:
         await catalogue.open()
@@ -79,28 +79,28 @@ async def columns(url: str) -> list[tuple[str | None, ...]]:
 
 
 def differences(connection: Connection) -> list[object]:
-    """Return what a catalogue has other than the code's tables, as alembic reports it."""
+    """Return how a catalogue differs from the code's tables, as alembic reports it."""
 
     def is_ours(name: str | None, kind: str, parents: object) -> bool:
         return kind != "schema" or name == SCHEMA
 
-    ours = {"version_table_schema": SCHEMA, "include_schemas": True, "include_name": is_ours}
-    return list(compare_metadata(MigrationContext.configure(connection, opts=ours), metadata))
+    options = {"version_table_schema": SCHEMA, "include_schemas": True, "include_name": is_ours}
+    return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
 
 @pytest.fixture
 async def catalogue(url: str) -> AsyncIterator[Catalogue]:
-    opened = Catalogue(url)
-    yield opened
-    await opened.close()
+    catalogue = Catalogue(url)
+    yield catalogue
+    await catalogue.close()
 
 
 async def stored(catalogue: Catalogue) -> tuple[int, list[str]]:
-    """Return the epoch, and the databases."""
+    """Return the epoch, and the names of the databases."""
     async with catalogue.begin() as connection:
-        at = (await connection.execute(select(epoch.c.epoch))).scalar_one()
+        number = (await connection.execute(select(epoch.c.epoch))).scalar_one()
         names = (await connection.execute(select(databases.c.name))).scalars()
-        return at, list(names)
+        return number, list(names)
 
 
 async def fill(catalogue: Catalogue) -> None:
@@ -116,7 +116,7 @@ async def test_the_migrations_make_the_tables_of_the_code(catalogue: Catalogue) 
     assert await stored(catalogue) == (0, [])
 
 
-async def test_tables_of_something_else_are_refused(catalogue: Catalogue) -> None:
+async def test_tables_that_no_revision_created_are_refused(catalogue: Catalogue) -> None:
     async with catalogue.begin() as connection:
         await connection.execute(CreateSchema(SCHEMA))
         await connection.run_sync(metadata.tables[f"{SCHEMA}.runs"].create)
@@ -131,7 +131,7 @@ async def test_upgrade_and_downgrade_keep_common_data(
     await catalogue.open()
     await fill(catalogue)
     before, installation = await columns(url), await installation_id(catalogue)
-    newer = later(tmp_path, additive=False)
+    newer = later_revisions(tmp_path, additive=False)
     await catalogue.migrate(newer.upgrade)
     assert ("databases", "owner", "text", "YES", None) in await columns(url)
     await catalogue.migrate(partial(newer.downgrade, to=NEWEST))
@@ -140,16 +140,16 @@ async def test_upgrade_and_downgrade_keep_common_data(
     assert await installation_id_if_any(catalogue) == installation
     compatibility = await catalogue.run_sync(catalogue.revisions.compatibility)
     assert compatibility is Compatibility.CURRENT
-    await opened(url)
+    await open_and_close(url)
 
 
-async def test_each_catalogue_is_of_another_installation(
+async def test_each_catalogue_has_its_own_installation(
     url: str, catalogue: Catalogue, postgresql_config: SystemConfig
 ) -> None:
     assert await installation_id_if_any(catalogue) is None
     await catalogue.open()
     own = await installation_id(catalogue)
-    await opened(url)
+    await open_and_close(url)
     assert await installation_id_if_any(catalogue) == await installation_id(catalogue) == own
     async with scratch_database(postgresql_config) as elsewhere:
         other = Catalogue(elsewhere)
@@ -158,37 +158,39 @@ async def test_each_catalogue_is_of_another_installation(
         await other.close()
 
 
-async def test_older_code_runs_on_what_was_only_added(url: str, tmp_path: Path) -> None:
-    newer = later(tmp_path, additive=True)
-    await opened(url, revisions=newer)
+async def test_older_code_runs_on_additive_revisions(url: str, tmp_path: Path) -> None:
+    newer = later_revisions(tmp_path, additive=True)
+    await open_and_close(url, revisions=newer)
     for migrate in (True, False):
-        await opened(url, migrate=migrate)
+        await open_and_close(url, migrate=migrate)
 
 
-async def test_older_code_refuses_what_was_changed(url: str, tmp_path: Path) -> None:
-    newer = later(tmp_path, additive=False)
-    await opened(url, revisions=newer)
+async def test_older_code_refuses_incompatible_revisions(url: str, tmp_path: Path) -> None:
+    newer = later_revisions(tmp_path, additive=False)
+    await open_and_close(url, revisions=newer)
     for migrate in (True, False):
         with pytest.raises(CatalogueMismatch, match=rf"has revision {NEXT}.*none beyond {NEWEST}"):
-            await opened(url, migrate=migrate)
-    await opened(url, revisions=newer)
+            await open_and_close(url, migrate=migrate)
+    await open_and_close(url, revisions=newer)
 
 
-async def test_nothing_is_migrated_where_that_is_off(
+async def test_nothing_is_migrated_where_migration_is_off(
     url: str, catalogue: Catalogue, tmp_path: Path
 ) -> None:
     with pytest.raises(CatalogueMismatch, match="portolan catalogue upgrade"):
-        await opened(url, migrate=False)
+        await open_and_close(url, migrate=False)
     assert await columns(url) == []
     await catalogue.open()
     with pytest.raises(CatalogueMismatch, match=rf"has revision {NEWEST}.* needs {NEXT}"):
-        await opened(url, migrate=False, revisions=later(tmp_path, additive=True))
+        await open_and_close(url, migrate=False, revisions=later_revisions(tmp_path, additive=True))
 
 
 async def test_replicas_that_start_together_migrate_once(url: str, tmp_path: Path) -> None:
-    await asyncio.gather(*(opened(url) for _ in range(5)))
-    newer = later(tmp_path, additive=True)
-    await asyncio.gather(*(opened(url, revisions=newer) for _ in range(5)), opened(url))
+    await asyncio.gather(*(open_and_close(url) for _ in range(5)))
+    newer = later_revisions(tmp_path, additive=True)
+    await asyncio.gather(
+        *(open_and_close(url, revisions=newer) for _ in range(5)), open_and_close(url)
+    )
     connection = await asyncpg.connect(url)
     applied = await connection.fetch(f"SELECT revision FROM {SCHEMA}.revisions ORDER BY 1")
     await connection.close()
@@ -213,7 +215,7 @@ async def test_a_killed_migration_changes_nothing(
     before = await columns(url)
     reached = tmp_path / "reached"
     pause = f"import pathlib, time; pathlib.Path({str(reached)!r}).touch(); time.sleep(600)"
-    later(tmp_path, additive=False, pause=pause)
+    later_revisions(tmp_path, additive=False, pause=pause)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, url, str(tmp_path))
 
     async def half_way() -> bool:
@@ -222,36 +224,38 @@ async def test_a_killed_migration_changes_nothing(
     await eventually(half_way)
     process.kill()
     await process.wait()
-    await opened(url)
+    await open_and_close(url)
     assert (await columns(url), await stored(catalogue)) == (before, (7, ["news"]))
-    await opened(url, revisions=later(tmp_path, additive=False))
+    await open_and_close(url, revisions=later_revisions(tmp_path, additive=False))
 
 
-async def command(url: str, *words: str) -> str:
-    run = partial(CliRunner().invoke, command_line(), ["catalogue", *words])
-    result = await asyncio.to_thread(run, env={"PORTOLAN_CATALOGUE_URL": url})
+async def run_command(url: str, *arguments: str) -> str:
+    invoke = partial(CliRunner().invoke, command_line(), ["catalogue", *arguments])
+    result = await asyncio.to_thread(invoke, env={"PORTOLAN_CATALOGUE_URL": url})
     assert result.exit_code == 0, result.output
     return result.output
 
 
-async def test_a_dry_run_prints_what_would_be_done(url: str, catalogue: Catalogue) -> None:
-    statements = await command(url, "upgrade", "--sql")
+async def test_a_dry_run_prints_the_statements(url: str, catalogue: Catalogue) -> None:
+    statements = await run_command(url, "upgrade", "--sql")
     assert await columns(url) == []
     connection = await asyncpg.connect(url)
     await connection.execute(statements)
     await connection.close()
     assert await catalogue.run_sync(differences) == []
-    assert await command(url, "current") == f"{NEWEST}  current\n"
-    assert await command(url, "downgrade", NEWEST) == f"{NEWEST}  current\n"
-    assert await command(url, "upgrade") == f"{NEWEST}  current\n"
-    listed = (await command(url, "history")).splitlines()
-    assert [line.split()[0] for line in listed] == [f"{n:04}" for n in range(1, int(NEXT))]
+    assert await run_command(url, "current") == f"{NEWEST}  current\n"
+    assert await run_command(url, "downgrade", NEWEST) == f"{NEWEST}  current\n"
+    assert await run_command(url, "upgrade") == f"{NEWEST}  current\n"
+    history = (await run_command(url, "history")).splitlines()
+    assert [line.split()[0] for line in history] == [f"{n:04}" for n in range(1, int(NEXT))]
 
 
-async def test_there_is_no_way_back_before_the_first(url: str, catalogue: Catalogue) -> None:
+async def test_there_is_no_downgrade_before_the_first_revision(
+    url: str, catalogue: Catalogue
+) -> None:
     await catalogue.open()
-    for nowhere in ("base", "0009", "-1"):
+    for revision in ("base", "0009", "-1"):
         with pytest.raises(CatalogueMismatch, match="no way back"):
-            await catalogue.migrate(partial(catalogue.revisions.downgrade, to=nowhere))
+            await catalogue.migrate(partial(catalogue.revisions.downgrade, to=revision))
         with pytest.raises(CatalogueMismatch, match="no way back"):
-            catalogue.revisions.sql(NEWEST, nowhere)
+            catalogue.revisions.sql(NEWEST, revision)

@@ -1,4 +1,4 @@
-"""Several replicas on one catalogue: each finds what another one has set."""
+"""Several replicas on one catalogue: each adopts the changes of the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.control.classes import on
+from tests.process.control.classes import class_on
 from tests.process.service import Service, service
 
 
@@ -27,9 +27,9 @@ async def test_a_restart_serves_the_same_model_without_probing(
 ) -> None:
     await mediator.mediator.registry.reconnect()
 
-    async def agree() -> bool:  # what erases fields may put an epoch in force in between
-        for each in (mediator, replica):
-            await each.mediator.schemas.refresh()
+    async def agree() -> bool:  # the erasure of fields can put another epoch in force
+        for instance in (mediator, replica):
+            await instance.mediator.schemas.refresh()
         return replica.mediator.data.model.epoch == mediator.mediator.data.model.epoch
 
     await eventually(agree)
@@ -38,16 +38,16 @@ async def test_a_restart_serves_the_same_model_without_probing(
         for class_name in database.classes:
             assert replica.systems_of(name, class_name) == mediator.systems_of(name, class_name)
     for system in await replica.mediator.control.systems():
-        own = await mediator.mediator.control.system(system["name"])
-        assert system["findings"] == own["findings"]
-        assert system["stated_metrics"] == own["stated_metrics"]
+        described = await mediator.mediator.control.system(system["name"])
+        assert system["findings"] == described["findings"]
+        assert system["stated_metrics"] == described["stated_metrics"]
 
 
-async def test_a_replica_finds_what_another_one_set(mediator: Service, replica: Service) -> None:
-    name = await mediator.put_schema({"notes": on("postgres")})
+async def test_a_replica_adopts_the_changes_of_another(mediator: Service, replica: Service) -> None:
+    name = await mediator.put_schema({"notes": class_on("postgres")})
     await mediator.create(name, "notes", "x", title="t")
     assert await replica.values(name, "notes", "x") == {"title": "t"}
-    more = {"classes": {"notes": on("postgres"), "more": on("redis")}}
+    more = {"classes": {"notes": class_on("postgres"), "more": class_on("redis")}}
     await mediator.mediator.control.set_schema(name, more)
     await replica.create(name, "more", "y", title="u")
     assert await mediator.values(name, "more", "y") == {"title": "u"}
@@ -57,22 +57,22 @@ async def test_a_replica_finds_what_another_one_set(mediator: Service, replica: 
     await mediator.mediator.control.amend("redis", declared=[])
 
 
-async def test_no_schema_is_parsed_but_the_one_that_changes(
+async def test_only_the_schema_that_changes_is_parsed(
     mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, parsed = await mediator.put_schema({"notes": on("postgres")}), []
+    name, parsed = await mediator.put_schema({"notes": class_on("postgres")}), []
     await replica.mediator.schemas.refresh()
-    await replica.mediator.scheduler.stop()  # it follows on demand only: when is not left to chance
+    await replica.mediator.scheduler.stop()  # it follows on demand only, at known times
 
-    def counted(database: str, document: Any) -> Schema:
+    def count_parse(database: str, document: Any) -> Schema:
         parsed.append(database)
         return parse_schema(database, document)
 
     for module in ("layout", "schema_planner"):
-        monkeypatch.setattr(f"mediator.control.{module}.parse_schema", counted)
-    more = {"classes": {"notes": on("postgres"), "more": on("redis")}}
+        monkeypatch.setattr(f"mediator.control.{module}.parse_schema", count_parse)
+    more = {"classes": {"notes": class_on("postgres"), "more": class_on("redis")}}
     await mediator.mediator.control.set_schema(name, more)
-    assert parsed == [name, name]  # as it came, and as it is kept
+    assert parsed == [name, name]  # as received, and as stored
     await replica.create(name, "more", "y", title="u")
     assert parsed == [name] * 3
     for plane in (mediator, replica):
@@ -84,9 +84,9 @@ async def test_no_schema_is_parsed_but_the_one_that_changes(
 
 
 async def test_of_two_changes_on_one_version_one_wins(mediator: Service, replica: Service) -> None:
-    name = await mediator.put_schema({"notes": on("postgres")})
-    one = {"classes": {"notes": on("postgres"), "one": on("redis")}}
-    two = {"classes": {"notes": on("postgres"), "two": on("redis")}}
+    name = await mediator.put_schema({"notes": class_on("postgres")})
+    one = {"classes": {"notes": class_on("postgres"), "one": class_on("redis")}}
+    two = {"classes": {"notes": class_on("postgres"), "two": class_on("redis")}}
     results = await asyncio.gather(
         mediator.mediator.control.set_schema(name, one, version=1),
         replica.mediator.control.set_schema(name, two, version=1),
@@ -101,11 +101,11 @@ async def test_of_two_changes_on_one_version_one_wins(mediator: Service, replica
     assert ("one" in stored.document["classes"]) == (not isinstance(results[0], Exception))
 
 
-async def test_changes_of_two_replicas_to_two_databases_are_both_seen(
+async def test_concurrent_changes_of_two_replicas_to_their_databases_are_kept(
     mediator: Service, replica: Service
 ) -> None:
     names = await asyncio.gather(
-        *(plane.put_schema({"notes": on("redis")}) for plane in (mediator, replica) * 4)
+        *(plane.put_schema({"notes": class_on("redis")}) for plane in (mediator, replica) * 4)
     )
     for plane in (mediator, replica):
         for name in names:
@@ -115,7 +115,7 @@ async def test_changes_of_two_replicas_to_two_databases_are_both_seen(
         assert set(names) <= set(plane.mediator.data.model.databases)
 
 
-async def test_replicas_share_what_they_measured(
+async def test_replicas_share_their_metrics(
     mediator: Service, system_configs: Sequence[SystemConfig], redis_config: SystemConfig
 ) -> None:
     url = redis_config.url
@@ -125,7 +125,7 @@ async def test_replicas_share_what_they_measured(
         service(system_configs, catalogue, **options) as one,  # type: ignore[arg-type]  # the url
         service(system_configs, catalogue, **options) as two,  # type: ignore[arg-type]  # the url
     ):
-        name = await one.put_schema({"notes": on("redis")})
+        name = await one.put_schema({"notes": class_on("redis")})
         outcome = await one.create(name, "notes", "x", title="t")
         assert isinstance(outcome, Outcome)
         await one.mediator.share_metrics()
@@ -138,7 +138,7 @@ async def test_replicas_share_what_they_measured(
 async def test_a_replica_that_has_ended_shares_nothing(
     mediator: Service, redis_config: SystemConfig
 ) -> None:
-    """Its load is served by others by then, and would count twice."""
+    """Other replicas serve its load by then; it would count twice."""
     url = redis_config.url
     async with Redis.from_url(url) as shared:
         async with service([], mediator.catalogue_url, coordination_url=url) as one:

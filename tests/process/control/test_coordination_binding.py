@@ -1,4 +1,4 @@
-"""A coordination Redis is bound to an installation: others refuse to start, or stop using it."""
+"""A coordination Redis is bound to one installation: others do not start, or stop using it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tests.process.service import (
 )
 
 OWN, OTHER = "tests", "another"
-"""The installation of every scratch catalogue, and one that is not here."""
+"""The installation of every scratch catalogue, and another one."""
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with running("binding") as started:
-        yield started
+    with running("binding") as running_server:
+        yield running_server
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def other_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    """One without tables yet, which will be of another installation than `catalogue`."""
+    """A database without tables; its installation will differ from that of `catalogue`."""
     async with scratch_database(postgresql_config) as url:
         yield url
 
@@ -72,24 +72,24 @@ async def bound_to(redis: Redis) -> str | None:
     return await InstallationBinding(redis).installation()
 
 
-async def lose_to(redis: Redis, installation: str) -> None:
-    """Empty Redis, and bind it to another installation before anybody else does."""
-    async with redis.pipeline(transaction=True) as steps:
-        steps.flushall()
-        steps.set(BOUND_TO, installation)
-        await steps.execute()
+async def rebind(redis: Redis, installation: str) -> None:
+    """Empty Redis and bind it to another installation, atomically."""
+    async with redis.pipeline(transaction=True) as pipeline:
+        pipeline.flushall()
+        pipeline.set(BOUND_TO, installation)
+        await pipeline.execute()
 
 
 async def is_logged(caplog: pytest.LogCaptureFixture, reason: str) -> bool:
-    """Whether the periodic task has logged why the Redis is not used."""
+    """Whether the periodic task has logged why Redis is not used."""
     return any(
         line.startswith("bind the coordination Redis: ") and reason in line
         for line in caplog.messages
     )
 
 
-async def coordination_of(of: Service) -> Any:
-    return (await of.mediator.control.readiness())["coordination"]
+async def coordination_of(mediator: Service) -> Any:
+    return (await mediator.mediator.control.readiness())["coordination"]
 
 
 async def test_another_installation_refuses_to_start(
@@ -98,16 +98,16 @@ async def test_another_installation_refuses_to_start(
     url, other = server.url, settings(other_catalogue, server.url)
     async with service([], catalogue, coordination_url=url):
         assert await bound_to(redis) == OWN
-        for refused in (
+        for other_mediator in (
             writing_mediator(other, CacheSettings(sketch="off")),
             reading_mediator(other),
         ):
             with pytest.raises(BoundToAnother, match=f"{OWN}. Set PORTOLAN_COORDINATION_URL"):
-                await refused.__aenter__()
+                await other_mediator.__aenter__()
         async with service([], catalogue, coordination_url=url) as replica:
             assert await coordination_of(replica) == {"ok": True}
     assert await bound_to(redis) == OWN
-    await redis.delete(BOUND_TO)  # the way out
+    await redis.delete(BOUND_TO)  # as an operator can
     async with service([], other_catalogue, coordination_url=url):
         assert await bound_to(redis) != OWN
 
@@ -116,15 +116,15 @@ async def test_the_service_refuses_with_the_setting_to_change(
     other_catalogue: str, server: Server, redis: Redis
 ) -> None:
     await redis.set(BOUND_TO, OTHER)
-    started = ServiceProcess.on([], other_catalogue, server.url)
+    process = ServiceProcess.on([], other_catalogue, server.url)
     with pytest.raises(AssertionError, match="ended at its start"):
-        await started.start()
-    output = " ".join("".join(started.output).split())
+        await process.start()
+    output = " ".join("".join(process.output).split())
     assert f"bound to another installation, {OTHER}. Set PORTOLAN_COORDINATION_URL" in output
     assert await redis.keys() == [BOUND_TO.encode()]
 
 
-async def test_of_those_that_bind_it_at_once_one_wins(redis: Redis) -> None:
+async def test_of_concurrent_bindings_one_wins(redis: Redis) -> None:
     names = [str(number) for number in range(20)]
     bindings = (InstallationBinding(redis).bind(name) for name in names)
     results = await asyncio.gather(*bindings, return_exceptions=True)
@@ -134,27 +134,27 @@ async def test_of_those_that_bind_it_at_once_one_wins(redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("relaying", ["here", "only"])
-async def test_a_replica_stops_using_what_was_bound_to_another_meanwhile(
+async def test_a_replica_stops_using_redis_once_it_is_bound_to_another_installation(
     catalogue: str,
     server: Server,
     redis: Redis,
     relaying: Relaying,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with service([], catalogue, coordination_url=server.url, relaying=relaying) as own:
-        shared = own.mediator.coordination
+    async with service([], catalogue, coordination_url=server.url, relaying=relaying) as mediator:
+        shared = mediator.mediator.coordination
         assert shared is not None
 
         with caplog.at_level(logging.WARNING):
-            await lose_to(redis, OTHER)
-            # By the periodic task, before anybody looks.
+            await rebind(redis, OTHER)
+            # By the periodic task, before any request.
             await eventually(partial(is_logged, caplog, "bound to another"))
-        readiness = await own.mediator.control.readiness()
+        readiness = await mediator.mediator.control.readiness()
         assert readiness["ready"]
         assert readiness["degraded"] == ["coordination"]
         assert "PORTOLAN_COORDINATION_URL" in readiness["coordination"]["detail"]
-        await lose_to(redis, OTHER)
-        await own.mediator.share_metrics()
+        await rebind(redis, OTHER)
+        await mediator.mediator.share_metrics()
         for call in (shared.feed.tick(), shared.leases.acquire("relay", "a", 60.0)):
             with pytest.raises(Unavailable):
                 await call
@@ -162,11 +162,11 @@ async def test_a_replica_stops_using_what_was_bound_to_another_meanwhile(
         assert sum("bound to another" in line for line in caplog.messages) == 1
 
 
-async def test_a_replica_uses_it_again_once_the_other_one_is_gone(
+async def test_a_replica_uses_redis_again_once_the_other_binding_is_gone(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
-    async with service([], catalogue, coordination_url=server.url) as own:
-        shared = own.mediator.coordination
+    async with service([], catalogue, coordination_url=server.url) as mediator:
+        shared = mediator.mediator.coordination
         assert shared is not None
 
         async def is_refused() -> bool:
@@ -175,54 +175,56 @@ async def test_a_replica_uses_it_again_once_the_other_one_is_gone(
         async def is_used() -> bool:
             return not shared.is_refused
 
-        await lose_to(redis, OTHER)
+        await rebind(redis, OTHER)
         await eventually(is_refused)
         await redis.delete(BOUND_TO)
         await eventually(is_used)
         assert await bound_to(redis) == OWN
         assert await shared.leases.acquire("relay", "a", 60.0)
         assert await shared.feed.tick() > 0
-        assert await coordination_of(own) == {"ok": True}
+        assert await coordination_of(mediator) == {"ok": True}
 
 
-async def test_who_cannot_see_other_replicas_counts_none(
+async def test_a_replica_that_cannot_see_others_counts_itself_only(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
     async with (
-        service([], catalogue, coordination_url=server.url) as own,
+        service([], catalogue, coordination_url=server.url) as mediator,
         service([], catalogue, coordination_url=server.url) as replica,
     ):
         await replica.mediator.share_metrics()
-        await own.mediator.share_metrics()
-        assert await advised_replicas(own) == 2
-        await lose_to(redis, OTHER)
+        await mediator.mediator.share_metrics()
+        assert await advised_replicas(mediator) == 2
+        await rebind(redis, OTHER)
         with pytest.raises(BoundToAnother):
-            await own.mediator.renew_binding()
-        await own.mediator.share_metrics()
-        assert await advised_replicas(own) == 1
+            await mediator.mediator.renew_binding()
+        await mediator.mediator.share_metrics()
+        assert await advised_replicas(mediator) == 1
 
 
-async def advised_replicas(of: Service) -> int:
-    """Return how many replicas the advice on scaling is based on."""
-    return int((await of.mediator.control.scaling())["service"]["replicas"])
+async def advised_replicas(mediator: Service) -> int:
+    """Return the number of replicas that scaling advice is based on."""
+    return int((await mediator.mediator.control.scaling())["service"]["replicas"])
 
 
-async def test_a_backup_takes_no_position_of_another_installation(
+async def test_a_backup_stores_no_position_of_another_installation(
     catalogue: str, server: Server, redis: Redis, postgresql_config: SystemConfig, tmp_path: Path
 ) -> None:
     async with (
         scratch_systems(postgresql_config) as configs,
-        service(configs, catalogue, coordination_url=server.url) as own,
+        service(configs, catalogue, coordination_url=server.url) as mediator,
     ):
-        database = await own.put_schema({"things": {"fields": {"title": field_on("postgres")}}})
-        async with reading_mediator(settings(catalogue, server.url)) as opened:
-            assert await opened.installation.position(database)
-            await lose_to(redis, OTHER)
+        database = await mediator.put_schema(
+            {"things": {"fields": {"title": field_on("postgres")}}}
+        )
+        async with reading_mediator(settings(catalogue, server.url)) as reader:
+            assert await reader.installation.position(database)
+            await rebind(redis, OTHER)
             with pytest.raises(BoundToAnother):
-                await Backup(opened.installation, ignore).write(tmp_path / "b")
+                await Backup(reader.installation, ignore).write(tmp_path / "b")
 
 
-async def test_what_was_emptied_is_bound_again(
+async def test_an_emptied_redis_is_bound_again(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
     async def is_bound() -> bool:
@@ -233,19 +235,19 @@ async def test_what_was_emptied_is_bound_again(
         await eventually(is_bound)
 
 
-async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
+async def test_a_replica_that_starts_before_redis_does_not_use_one_bound_to_another(
     catalogue: str, server: Server, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await redis.set(BOUND_TO, OTHER)
     server.stop()
-    async with service([], catalogue, coordination_url=server.url) as own:
-        shared = own.mediator.coordination
+    async with service([], catalogue, coordination_url=server.url) as mediator:
+        shared = mediator.mediator.coordination
         assert shared is not None
 
         async def is_refused() -> bool:
             return shared.is_refused
 
-        assert not (await coordination_of(own))["ok"]
+        assert not (await coordination_of(mediator))["ok"]
         with caplog.at_level(logging.WARNING):
             await eventually(partial(is_logged, caplog, "does not answer"))
             server.start()
@@ -255,10 +257,10 @@ async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
 
 
 async def findings(catalogue: str, url: str) -> dict[str, Finding]:
-    return {each.what: each for each in await examine_databases(settings(catalogue, url))}
+    return {finding.what: finding for finding in await examine_databases(settings(catalogue, url))}
 
 
-async def test_the_doctor_says_what_it_is_bound_to_and_binds_nothing(
+async def test_the_doctor_reports_the_binding_and_binds_nothing(
     catalogue: str, other_catalogue: str, server: Server, redis: Redis
 ) -> None:
     for url in (catalogue, other_catalogue):
@@ -266,9 +268,9 @@ async def test_the_doctor_says_what_it_is_bound_to_and_binds_nothing(
     assert await bound_to(redis) is None
     await redis.set(BOUND_TO, OWN)
     assert (await findings(catalogue, server.url))["coordination Redis"].found
-    found = (await findings(other_catalogue, server.url))["coordination Redis"]
-    assert (found.found, found.fatal, OWN in found.detail) == (False, True, True)
-    assert "PORTOLAN_COORDINATION_URL" in found.remedy
+    finding = (await findings(other_catalogue, server.url))["coordination Redis"]
+    assert (finding.found, finding.fatal, OWN in finding.detail) == (False, True, True)
+    assert "PORTOLAN_COORDINATION_URL" in finding.remedy
     server.stop()
     silent = (await findings(catalogue, server.url))["coordination Redis"]
     assert (silent.found, silent.fatal) == (False, False)

@@ -1,4 +1,4 @@
-"""Classes that are dropped with their objects, because somebody says so."""
+"""Classes that are dropped with their objects, on explicit request."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def without_carts() -> dict[str, Any]:
     return {"classes": {"notes": classes()["notes"]}}
 
 
-def over_all() -> dict[str, Any]:
+def fields_on_all() -> dict[str, Any]:
     return {f"on_{system}": field_on(system, group=f"g_{system}") for system in SYSTEMS}
 
 
-@pytest.mark.parametrize("fields", [{"a": field_on("mongo")}, over_all()], ids=["one", "all"])
+@pytest.mark.parametrize("fields", [{"a": field_on("mongo")}, fields_on_all()], ids=["one", "all"])
 async def test_a_class_is_dropped_with_its_objects(
     mediator: Service, fields: dict[str, Any]
 ) -> None:
@@ -46,7 +46,7 @@ async def test_a_class_is_dropped_with_its_objects(
     with pytest.raises(NotFound):
         await mediator.get(database, "carts", "x")
     assert await mediator.values(database, "notes", "n") == {"title": "stays"}
-    # Another class of this name has nothing of it.
+    # A new class of this name has none of its objects.
     await control.set_schema(database, {"classes": classes(**fields)})
     with pytest.raises(NotFound):
         await mediator.get(database, "carts", "x")
@@ -57,16 +57,16 @@ async def test_a_class_is_dropped_with_its_objects(
 async def test_a_joint_write_that_has_just_ended_is_waited_for(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log forgets what has ended only after a moment."""
+    """The log removes finished transactions only after a moment."""
     monkeypatch.setattr(resolver, "REMOVED_WITHIN_S", 0.5)
-    database = await mediator.put_schema(classes(**over_all()))
-    await mediator.create(database, "carts", "x", **dict.fromkeys(over_all(), "v"))
+    database = await mediator.put_schema(classes(**fields_on_all()))
+    await mediator.create(database, "carts", "x", **dict.fromkeys(fields_on_all(), "v"))
     await mediator.mediator.control.set_schema(database, without_carts(), options=DROP)
     with pytest.raises(NotFound):
         await mediator.get(database, "carts", "x")
 
 
-async def test_only_classes_that_leave_can_be_dropped(mediator: Service) -> None:
+async def test_only_classes_missing_from_the_new_schema_can_be_dropped(mediator: Service) -> None:
     database = await mediator.put_schema(classes())
     for names, document, reason in (
         ({"carts"}, {"classes": classes()}, "carts is in the new schema"),
@@ -75,4 +75,4 @@ async def test_only_classes_that_leave_can_be_dropped(mediator: Service) -> None
         options = ChangeOptions(drop=frozenset(names))
         with pytest.raises(Invalid) as refused:
             await mediator.mediator.control.set_schema(database, document, options=options)
-        assert [each.detail for each in refused.value.locations] == [reason]
+        assert [location.detail for location in refused.value.locations] == [reason]

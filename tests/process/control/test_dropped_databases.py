@@ -1,4 +1,4 @@
-"""What a dropped database leaves behind is met by no later one of its name."""
+"""A new database finds no residue of a dropped database with the same name."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Harness:
         return self.service.mediator.data.model.databases[self.database].id
 
     async def get(self, path: str, query: str = "", **headers: str) -> Answer:
-        given = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
-        whole = f"/v1/{self.database}/{path}".encode()
-        return await send_raw(self.api, "GET", whole, query=query.encode(), headers=given)
+        raw_headers = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
+        target = f"/v1/{self.database}/{path}".encode()
+        return await send_raw(self.api, "GET", target, query=query.encode(), headers=raw_headers)
 
-    async def make(self) -> None:
+    async def set_schema(self) -> None:
         await self.service.mediator.control.set_schema(self.database, {"classes": CLASSES})
 
     async def drop(self) -> None:
@@ -60,22 +60,22 @@ class Harness:
     async def create(self, name: str, id_: str) -> None:
         await self.service.create(self.database, name, id_, title="secret")
 
-    async def relayed(self) -> list[tuple[str, str]]:
-        """Return class and object of every change in the feed."""
+    async def relayed_changes(self) -> list[tuple[str, str]]:
+        """Return the class and the object of every change in the feed."""
         answer = await self.get("changes", "after=beginning&limit=1000")
         assert answer.status == 200, answer
         return [(change["class"], change["object"]) for change in answer.json()["changes"]]
 
     async def until_relayed(self, id_: str) -> None:
-        """Wait until the feed has a change of an object of each class."""
+        """Wait until the feed has a change of object `id_` of each class."""
 
         async def is_relayed() -> bool:
-            return {(name, id_) for name in CLASSES} <= {*await self.relayed()}
+            return {(name, id_) for name in CLASSES} <= {*await self.relayed_changes()}
 
         await eventually(is_relayed)
 
     async def residue(self, id_: str) -> list[Write]:
-        """Return a write to each class as a replica has it that is late."""
+        """Return a write to each class, as a lagging replica would send it."""
         classes = self.service.mediator.data.model.databases[self.database].classes
         return [
             Write(route.anchor, id_, WriteKind.CREATE, unique("op"), ("main",), {"title": "late"})
@@ -83,7 +83,7 @@ class Harness:
         ]
 
     async def write(self, writes: list[Write]) -> None:
-        """Write as a late replica does; a store may report that the table is gone."""
+        """Write as a lagging replica does; a store can report that the table is gone."""
         for call in writes:
             with suppress(StoreRefused):
                 await self.service.mediator.systems.get(call.fragment.system).store.write([call])
@@ -97,20 +97,20 @@ async def harness(
     async with (
         scratch_catalogue(postgresql_config) as catalogue,
         scratch_systems(*configs) as scratch,
-        service(scratch, catalogue, coordination_url=redis_config.url) as running,
+        service(scratch, catalogue, coordination_url=redis_config.url) as mediator_service,
     ):
-        await running.favour()
+        await mediator_service.favour()
         options = DataOptions(cursor_key=b"k" * 32)
-        subscriptions = running.mediator.changes.subscriptions
+        subscriptions = mediator_service.mediator.changes.subscriptions
         api = DataApi(
-            running.mediator.data,
+            mediator_service.mediator.data,
             options,
-            running.observed.append,
+            mediator_service.observed.append,
             DataServices(subscriptions=subscriptions),
         )
-        created = Harness(running, api, unique("again"))
-        await created.make()
-        yield created
+        harness = Harness(mediator_service, api, unique("again"))
+        await harness.set_schema()
+        yield harness
 
 
 async def unreachable() -> None:
@@ -130,9 +130,9 @@ async def test_the_next_database_of_a_name_has_another_feed(
     position = (await harness.get("changes", "after=beginning")).json()["position"]
     before = harness.id
     await harness.drop()
-    await harness.make()
+    await harness.set_schema()
     assert harness.id != before
-    assert await harness.relayed() == []
+    assert await harness.relayed_changes() == []
     for headers in ({}, {"accept": "text/event-stream"}):
         answer = await harness.get("changes", last_event_id=position, **headers)
         assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
@@ -140,23 +140,23 @@ async def test_the_next_database_of_a_name_has_another_feed(
     for name in CLASSES:
         await harness.create(name, "new")
     await harness.until_relayed("new")
-    assert {id_ for _, id_ in await harness.relayed()} == {"new"}
+    assert {id_ for _, id_ in await harness.relayed_changes()} == {"new"}
 
 
-async def test_a_late_write_is_not_in_a_later_database_of_the_name(harness: Harness) -> None:
+async def test_a_late_write_is_not_in_a_new_database_of_the_name(harness: Harness) -> None:
     late = await harness.residue("late")
     await harness.drop()
     await harness.write(late)
-    await harness.make()
+    await harness.set_schema()
     for name in CLASSES:
         with pytest.raises(NotFound):
             await harness.service.get(harness.database, name, "late")
         assert (await harness.get(name)).json()["items"] == []
     for call in late:
         get = Get(harness.database, call.fragment.class_name, "late")
-        recalled = harness.service.mediator.systems.get(call.fragment.system).store
+        store = harness.service.mediator.systems.get(call.fragment.system).store
         route = harness.service.mediator.data.model.databases[get.database].classes[get.class_name]
-        assert await recalled.recall(route.anchor, "late", call.operation) is None
+        assert await store.recall(route.anchor, "late", call.operation) is None
 
 
 async def test_cursors_of_an_earlier_database_are_gone(harness: Harness) -> None:
@@ -165,7 +165,7 @@ async def test_cursors_of_an_earlier_database_are_gone(harness: Harness) -> None
     cursor = (await harness.get("onredis", "limit=1")).json()["next"]
     assert (await harness.get("onredis", f"limit=1&after={cursor}")).status == 200
     await harness.drop()
-    await harness.make()
+    await harness.set_schema()
     await harness.create("onredis", "d")
     answer = await harness.get("onredis", f"limit=1&after={cursor}")
     assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
@@ -184,19 +184,19 @@ async def test_runs_go_with_their_database(harness: Harness) -> None:
             fingerprint="f",
         )
         submitted.append(run)
-    taken = await queue.take(60.0)
-    assert taken is not None
+    claimed = await queue.take(60.0)
+    assert claimed is not None
     await harness.drop()
-    await harness.make()
+    await harness.set_schema()
     assert await runs.newest(harness.id, None, 10) == []
     for run in submitted:
         with pytest.raises(NotFound):
             await runs.find(harness.id, run.id)
-    assert await queue.heartbeat(taken, "running", {}, 60.0) == "lost"
+    assert await queue.heartbeat(claimed, "running", {}, 60.0) == "lost"
     assert await queue.take(60.0) is None
-    # The task that removes what is past its retention removes their results as well.
-    async with queue.forgetting(86_400.0, 10) as forgotten:
-        assert {run.id for run in submitted} == {*forgotten}
+    # The retention task removes their results as well.
+    async with queue.forgetting(86_400.0, 10) as expired:
+        assert {run.id for run in submitted} == {*expired}
 
 
 async def test_the_data_of_a_dropped_database_is_cleared(
@@ -213,7 +213,7 @@ async def test_the_data_of_a_dropped_database_is_cleared(
     await mediator.clearing.run()
     async with Redis.from_url(redis_config.url) as client:
         keys = [key async for key in client.scan_iter(f"*{before}*", count=10_000)]
-        # Not even one that has expired by now, for which the answer is -2.
+        # `TTL` returns -1 for a key without expiry, -2 for an expired key.
         assert [key for key in keys if await client.ttl(key) == -1] == []
     for call in late:
         store = mediator.systems.get(call.fragment.system).store
@@ -222,9 +222,9 @@ async def test_the_data_of_a_dropped_database_is_cleared(
         await store.drop(call.fragment)
 
 
-async def test_the_rest_is_cleared_although_a_system_is_gone(harness: Harness) -> None:
+async def test_other_systems_are_cleared_although_one_is_gone(harness: Harness) -> None:
     mediator = harness.service.mediator
-    late = [each for each in await harness.residue("late") if each.fragment.system != "mongo"]
+    late = [write for write in await harness.residue("late") if write.fragment.system != "mongo"]
     await harness.drop()
     await harness.write(late)
     await mediator.control.unregister("mongo")

@@ -1,4 +1,4 @@
-"""Indexes that are added over objects: built while all else goes on, and waited for."""
+"""Indexes added to classes with objects: the change waits for the build, nothing else does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mediator.base.errors import Conflict, NotUnique
 from mediator.control import index_builds
 from mediator.control.port import SchemaChange
 from tests.faults.conditions import eventually
-from tests.process.control.test_placing_anew import Pause, late, paused
+from tests.process.control.test_placing_anew import Pause, late, pause_at
 from tests.process.queries.querying import query_client
 from tests.process.service import Service
 
@@ -30,28 +30,28 @@ def orders(system: str, **members: Any) -> dict[str, Any]:
     return {"classes": {"orders": {"system": system, "fields": fields}}}
 
 
-async def filled(of: Service, system: str) -> str:
-    database = await of.put_schema(orders(system)["classes"])
+async def fill_database(mediator: Service, system: str) -> str:
+    database = await mediator.put_schema(orders(system)["classes"])
     for number in range(3):
-        await of.create(database, "orders", f"o{number}", status="open", total=number)
+        await mediator.create(database, "orders", f"o{number}", status="open", total=number)
     return database
 
 
-async def access(of: Service, database: str) -> str:
-    async with query_client(of, database) as client:
-        answer = await client.query("orders", {**OPEN, "explain": True})
-    assert [each["id"] for each in answer["items"]] == ["o0", "o1", "o2"]
-    explained: str = answer["explain"]["access"]
-    return explained
+async def access(mediator: Service, database: str) -> str:
+    async with query_client(mediator, database) as client:
+        result = await client.query("orders", {**OPEN, "explain": True})
+    assert [item["id"] for item in result["items"]] == ["o0", "o1", "o2"]
+    kind: str = result["explain"]["access"]
+    return kind
 
 
-def put(of: Service, database: str, document: dict[str, Any]) -> asyncio.Task[SchemaChange]:
-    return asyncio.create_task(of.mediator.control.set_schema(database, document))
+def put(mediator: Service, database: str, document: dict[str, Any]) -> asyncio.Task[SchemaChange]:
+    return asyncio.create_task(mediator.mediator.control.set_schema(database, document))
 
 
-def held(patched: pytest.MonkeyPatch, of: Service, system: str) -> Pause:
-    """Stop what builds indexes on a system, until it is let go on."""
-    return paused(patched, of.mediator.systems.get(system).store, "build")
+def pause_build(patched: pytest.MonkeyPatch, mediator: Service, system: str) -> Pause:
+    """Pause index builds on a system."""
+    return pause_at(patched, mediator.mediator.systems.get(system).store, "build")
 
 
 @pytest.fixture
@@ -67,18 +67,18 @@ async def test_all_else_goes_on_while_an_index_is_built(
     mediator: Service, admin: httpx.AsyncClient, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = mediator.mediator.control
-    database = await filled(mediator, system)
+    database = await fill_database(mediator, system)
     before = await access(mediator, database)
     with monkeypatch.context() as patched:
-        pause = held(patched, mediator, system)
+        pause = pause_build(patched, mediator, system)
         change = put(mediator, database, orders(system, index=True))
         await pause.reached.wait()
         [build] = await control.index_builds(database)
         assert (build["class"], build["system"]) == ("orders", system)
         assert build["indexes"] == ["status"]
         assert build["share"] is None
-        shown = await admin.get(f"/admin/v1/schemas/{database}/index-builds")
-        assert [each["indexes"] for each in shown.json()["items"]] == [["status"]]
+        response = await admin.get(f"/admin/v1/schemas/{database}/index-builds")
+        assert [build["indexes"] for build in response.json()["items"]] == [["status"]]
         page = (await admin.get("/schema", params={"database": database})).text
         assert f"status of <strong>orders</strong> on {system}, for " in page
         assert await access(mediator, database) == before
@@ -93,14 +93,14 @@ async def test_all_else_goes_on_while_an_index_is_built(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_a_request_that_has_waited_is_refused_and_goes_on_when_it_is_sent_again(
+async def test_a_request_that_waited_too_long_is_refused_and_can_be_retried(
     mediator: Service, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = mediator.mediator.control
-    database, document = await filled(mediator, system), orders(system, index=True)
+    database, document = await fill_database(mediator, system), orders(system, index=True)
     monkeypatch.setattr(index_builds, "WAIT_S", 0.0)
     with monkeypatch.context() as patched:
-        pause = held(patched, mediator, system)
+        pause = pause_build(patched, mediator, system)
         for _ in range(2):
             with pytest.raises(Conflict, match="Send the same request again") as refused:
                 await control.set_schema(database, document)
@@ -123,9 +123,9 @@ async def test_a_request_that_has_waited_is_refused_and_goes_on_when_it_is_sent_
 async def test_a_replica_that_ends_leaves_the_build_to_another_one(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = await filled(mediator, "redis")
+    database = await fill_database(mediator, "redis")
     with monkeypatch.context() as patched:
-        pause = held(patched, late, "redis")
+        pause = pause_build(patched, late, "redis")
         change = put(late, database, orders("redis", index=True))
         await pause.reached.wait()
         await late.mediator.index_builds.close()
@@ -141,9 +141,9 @@ async def test_a_request_that_ends_does_not_end_the_build(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = mediator.mediator.control
-    database = await filled(mediator, "postgres")
+    database = await fill_database(mediator, "postgres")
     with monkeypatch.context() as patched:
-        pause = held(patched, mediator, "postgres")
+        pause = pause_build(patched, mediator, "postgres")
         change = put(mediator, database, orders("postgres", index=True))
         await pause.reached.wait()
         change.cancel()
@@ -156,15 +156,15 @@ async def test_a_request_that_ends_does_not_end_the_build(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_a_build_takes_nothing_from_a_change_that_came_first(
+async def test_a_build_keeps_a_change_that_came_first(
     mediator: Service, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on after another index and a unique constraint of the same class are in force."""
+    """It resumes after another index and a unique constraint of the same class are in force."""
     control = mediator.mediator.control
-    database = await filled(mediator, system)
+    database = await fill_database(mediator, system)
     monkeypatch.setattr(index_builds, "WAIT_S", 0.0)
     with monkeypatch.context() as patched:
-        pause = held(patched, mediator, system)
+        pause = pause_build(patched, mediator, system)
         with pytest.raises(Conflict):
             await control.set_schema(database, orders(system, index=True))
         patched.undo()
@@ -180,9 +180,9 @@ async def test_a_build_takes_nothing_from_a_change_that_came_first(
     await eventually(is_built)
     query = {"filter": {"eq": ["total", 1]}, "explain": True}
     async with query_client(mediator, database) as client:
-        answer = await client.query("orders", query)
-    assert [each["id"] for each in answer["items"]] == ["o1"]
-    assert answer["explain"]["access"] == "index"
+        result = await client.query("orders", query)
+    assert [item["id"] for item in result["items"]] == ["o1"]
+    assert result["explain"]["access"] == "index"
     with pytest.raises(NotUnique):
         await mediator.create(database, "orders", "o9", status="open", total=1)
     assert await access(mediator, database) != "index"

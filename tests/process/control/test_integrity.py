@@ -1,4 +1,4 @@
-"""Writes behind our back are found, on each store, and nothing else is."""
+"""Writes that bypass the mediator are found on each store, without false findings."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ CLASSES = {
 }
 
 
-async def check(of: Service, database: str) -> IntegrityReport:
-    return await of.mediator.integrity.check(database, 10_000)
+async def check(mediator: Service, database: str) -> IntegrityReport:
+    return await mediator.mediator.integrity.check(database, 10_000)
 
 
-async def filled(of: Service) -> str:
-    database = await of.put_schema(CLASSES)
+async def fill_database(mediator: Service) -> str:
+    database = await mediator.put_schema(CLASSES)
     for name in CLASSES:
         for id_ in ("a", "b", "c"):
-            await of.create(database, name, id_, title="first", hits=1)
+            await mediator.create(database, name, id_, title="first", hits=1)
     return database
 
 
-async def update(of: Service, database: str, name: str, id_: str, **values: Any) -> None:
-    await of.mediator.data.write(Update(database, name, id_, unique("op"), values=values))
+async def update(mediator: Service, database: str, name: str, id_: str, **values: Any) -> None:
+    await mediator.mediator.data.write(Update(database, name, id_, unique("op"), values=values))
 
 
-def table_of(of: Service, database: str) -> str:
-    route = of.mediator.data.model.databases[database].classes["onpostgres"]
+def table_of(mediator: Service, database: str) -> str:
+    route = mediator.mediator.data.model.databases[database].classes["onpostgres"]
     return table_name(database, route.anchor.stored_as)
 
 
-class Behind:
-    """Writes to stores as a program does that does not know the mediator."""
+class ForeignWriter:
+    """Writes to stores directly, bypassing the mediator."""
 
-    def __init__(self, of: Service, database: str) -> None:
-        self._configs = of.configs
+    def __init__(self, mediator: Service, database: str) -> None:
+        self._configs = mediator.configs
         self._database = database
-        self._table = table_of(of, database)
+        self._table = table_of(mediator, database)
 
     async def title(self, name: str, id_: str, title: str) -> None:
         await getattr(self, f"_{name}")(id_, title)
@@ -78,17 +78,17 @@ class Behind:
         config = self._configs["redis"]
         async with Redis.from_url(config.url) as client:
             pattern = f"*{config.namespace}*{self._database}*"
-            found: list[tuple[Any, Any, bytes]] = []
+            matches: list[tuple[Any, Any, bytes]] = []
             async for key in client.scan_iter(match=pattern, count=10_000):
                 if await client.type(key) == b"hash" and key.endswith(id_.encode()):
-                    held = await client.hgetall(key)
-                    found += [
+                    values = await client.hgetall(key)
+                    matches += [
                         (key, f, v)
-                        for f, v in held.items()
+                        for f, v in values.items()
                         if isinstance(v, bytes) and b"first" in v
                     ]
-            assert len(found) == 1, found
-            key, field, value = found[0]
+            assert len(matches) == 1, matches
+            key, field, value = matches[0]
             await client.hset(key, field, value.replace(b"first", title.encode()))
 
     async def _onpostgres(self, id_: str, title: str) -> None:
@@ -96,11 +96,11 @@ class Behind:
         connection = await asyncpg.connect(config.url)
         table = f'"{config.namespace}"."{self._table}"'
         column = column_name("title")
-        done = await connection.execute(
+        status = await connection.execute(
             f'UPDATE {table} SET "{column}" = $1 WHERE id = $2', title, id_
         )
         await connection.close()
-        assert done == "UPDATE 1"
+        assert status == "UPDATE 1"
 
     async def _onmongo(self, id_: str, title: str) -> None:
         config = self._configs["mongo"]
@@ -110,41 +110,41 @@ class Behind:
                     for collection in await client[name].list_collection_names():
                         if "onmongo" in collection:
                             where = {"values.title": {"$exists": True}, "_id": id_}
-                            done = await client[name][collection].update_one(
+                            result = await client[name][collection].update_one(
                                 where, {"$set": {"values.title": title}}
                             )
-                            assert done.modified_count == 1
+                            assert result.modified_count == 1
                             return
         raise AssertionError("no such collection")
 
 
 @pytest.mark.parametrize("name", CLASSES)
 async def test_a_write_that_bypasses_the_mediator_is_found(with_feed: Service, name: str) -> None:
-    database = await filled(with_feed)
+    database = await fill_database(with_feed)
     clean = await check(with_feed, database)
     assert (clean.compared, clean.counts, clean.older) == (9, {}, 0)
-    await Behind(with_feed, database).title(name, "b", "bypass")
-    found = await check(with_feed, database)
-    assert found.counts == {"changed": 1}
-    [one] = found.examples
-    assert (one.class_name, one.id, one.fields) == (name, "b", ("title",))
+    await ForeignWriter(with_feed, database).title(name, "b", "bypass")
+    report = await check(with_feed, database)
+    assert report.counts == {"changed": 1}
+    [example] = report.examples
+    assert (example.class_name, example.id, example.fields) == (name, "b", ("title",))
 
 
 @pytest.mark.parametrize("name", CLASSES)
 async def test_a_mismatch_is_found_after_a_later_write(with_feed: Service, name: str) -> None:
-    database = await filled(with_feed)
-    await check(with_feed, database)  # then no record keeps changes of its own any more
-    await Behind(with_feed, database).title(name, "b", "bypass")
+    database = await fill_database(with_feed)
+    await check(with_feed, database)  # afterwards all outboxes are empty
+    await ForeignWriter(with_feed, database).title(name, "b", "bypass")
     await update(with_feed, database, name, "b", hits=2)
     assert (await check(with_feed, database)).counts == {"changed": 1}
     await update(with_feed, database, name, "b", title="ours again")
-    found = await check(with_feed, database)
-    assert found.counts == {"overwritten": 1}
-    assert found.examples[0].fields == ("title",)
+    report = await check(with_feed, database)
+    assert report.counts == {"overwritten": 1}
+    assert report.examples[0].fields == ("title",)
 
 
 async def test_records_deleted_and_created_by_other_programs_are_found(with_feed: Service) -> None:
-    database = await filled(with_feed)
+    database = await fill_database(with_feed)
     await check(with_feed, database)
     config = with_feed.configs["postgres"]
     table = f'"{config.namespace}"."{table_of(with_feed, database)}"'
@@ -159,20 +159,20 @@ async def test_records_deleted_and_created_by_other_programs_are_found(with_feed
         )
         if row["column_name"] != "id"
     ]
-    copied = ", ".join(f'"{c}"' for c in columns)
+    names = ", ".join(f'"{c}"' for c in columns)
     await connection.execute(
-        f"INSERT INTO {table} (id, {copied}) SELECT 'x', {copied} FROM {table} WHERE id = 'c'"
+        f"INSERT INTO {table} (id, {names}) SELECT 'x', {names} FROM {table} WHERE id = 'c'"
     )
     await connection.execute(f"DELETE FROM {table} WHERE id = 'a'")
     await connection.close()
-    found = await check(with_feed, database)
-    wrong = {(m.id, m.wrong) for m in found.examples}
+    report = await check(with_feed, database)
+    wrong = {(m.id, m.wrong) for m in report.examples}
     assert ("a", "gone") in wrong
-    assert ("x", "unrecorded") in wrong or found.older == 1
+    assert ("x", "unrecorded") in wrong or report.older == 1
 
 
 async def test_concurrent_writes_cause_no_findings(with_feed: Service) -> None:
-    database = await filled(with_feed)
+    database = await fill_database(with_feed)
     ended = asyncio.Event()
 
     async def write(name: str) -> None:
@@ -181,55 +181,59 @@ async def test_concurrent_writes_cause_no_findings(with_feed: Service) -> None:
             step += 1
             id_ = f"w{step % 5}"
             if step % 11 == 0:
-                gone = Delete(database, name, "w0", unique("op"))
-                await asyncio.gather(with_feed.mediator.data.write(gone), return_exceptions=True)
+                delete = Delete(database, name, "w0", unique("op"))
+                await asyncio.gather(with_feed.mediator.data.write(delete), return_exceptions=True)
             elif step <= 5 or id_ == "w0":
-                creating = with_feed.create(database, name, id_, title="t", hits=step)
-                await asyncio.gather(creating, return_exceptions=True)
+                create = with_feed.create(database, name, id_, title="t", hits=step)
+                await asyncio.gather(create, return_exceptions=True)
             else:
                 await update(with_feed, database, name, id_, hits=step)
 
     async with asyncio.TaskGroup() as tasks:
         for name in CLASSES:
             tasks.create_task(write(name))
-        found = [await check(with_feed, database) for _ in range(3)]
+        reports = [await check(with_feed, database) for _ in range(3)]
         ended.set()
-    assert [report.counts for report in found] == [{}, {}, {}], [r.examples for r in found]
+    assert [report.counts for report in reports] == [{}, {}, {}], [r.examples for r in reports]
 
 
 @pytest.mark.parametrize("name", CLASSES)
-async def test_objects_of_a_former_class_of_the_name_are_not_missed(
+async def test_objects_of_a_former_class_of_the_name_are_not_reported_missing(
     with_feed: Service, name: str
 ) -> None:
-    database = await filled(with_feed)
-    await check(with_feed, database)  # then the feed has all of their changes
-    await dropped_and_made_again(with_feed, database, name)
+    database = await fill_database(with_feed)
+    await check(with_feed, database)  # afterwards the feed has all their changes
+    await recreate_class(with_feed, database, name)
     after = await check(with_feed, database)
     assert (after.compared, after.counts, after.left_out) == (6, {}, 0)
     await with_feed.create(database, name, "a", title="first", hits=1)
     await with_feed.create(database, name, "new", title="first", hits=1)
     clean = await check(with_feed, database)
     assert (clean.compared, clean.counts, clean.older) == (8, {}, 0)
-    await Behind(with_feed, database).title(name, "a", "bypass")
-    found = await check(with_feed, database)
-    assert [(m.class_name, m.id, m.wrong) for m in found.examples] == [(name, "a", "changed")]
+    await ForeignWriter(with_feed, database).title(name, "a", "bypass")
+    report = await check(with_feed, database)
+    assert [(m.class_name, m.id, m.wrong) for m in report.examples] == [(name, "a", "changed")]
 
 
-async def dropped_and_made_again(of: Service, database: str, name: str) -> None:
-    """Drop a class with its objects, and make one of the same name."""
-    others = {each: schema for each, schema in CLASSES.items() if each != name}
+async def recreate_class(mediator: Service, database: str, name: str) -> None:
+    """Drop a class with its objects, and create one of the same name."""
+    other_classes = {
+        class_name: schema for class_name, schema in CLASSES.items() if class_name != name
+    }
     drop = ChangeOptions(drop=frozenset({name}))
-    await of.mediator.control.set_schema(database, {"classes": others}, options=drop)
-    await of.mediator.control.set_schema(database, {"classes": CLASSES})
+    await mediator.mediator.control.set_schema(database, {"classes": other_classes}, options=drop)
+    await mediator.mediator.control.set_schema(database, {"classes": CLASSES})
 
 
-async def test_objects_are_older_than_a_class_if_a_clock_is_behind(with_feed: Service) -> None:
-    """Of a store: its changes seem to be of a former class, which proves nothing."""
-    database = await filled(with_feed)
+async def test_objects_seem_older_than_their_class_if_a_clock_is_behind(with_feed: Service) -> None:
+    """With a slow clock, changes seem to be of a former class, which proves nothing."""
+    database = await fill_database(with_feed)
     model = with_feed.mediator.data.model
     route = model.databases[database]
     ahead_us = time.time_ns() // 1_000 + 60_000_000
-    classes = {name: replace(each, made_us=ahead_us) for name, each in route.classes.items()}
+    classes = {
+        name: replace(class_route, made_us=ahead_us) for name, class_route in route.classes.items()
+    }
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(model.databases, database, replace(route, classes=classes))
         report = await check(with_feed, database)
@@ -237,13 +241,13 @@ async def test_objects_are_older_than_a_class_if_a_clock_is_behind(with_feed: Se
 
 
 async def test_no_more_objects_are_compared_than_requested(with_feed: Service) -> None:
-    database = await filled(with_feed)
+    database = await fill_database(with_feed)
     report = await with_feed.mediator.integrity.check(database, 4)
     assert (report.compared, report.left_out, report.counts) == (4, 5, {})
 
 
 class CrowdedFeed:
-    """A feed that has, behind its own changes, those of many other objects."""
+    """A feed that continues with the changes of many other objects."""
 
     MANY = 100_000
 
@@ -256,14 +260,16 @@ class CrowdedFeed:
     async def read(
         self, database: str, partition: int, after: str, limit: int
     ) -> list[tuple[str, Change]]:
-        own: list[tuple[str, Change]] = []
+        changes: list[tuple[str, Change]] = []
         if not after.startswith("more-"):
-            own = await self._feed.read(database, partition, after, limit)
+            changes = await self._feed.read(database, partition, after, limit)
         if partition < PARTITIONS - 1:
-            return own
-        first = 0 if own or not after.startswith("more-") else int(after.removeprefix("more-")) + 1
-        last = min(first + limit - len(own), self.MANY)
-        return own + [(f"more-{n}", self._change(n)) for n in range(first, last)]
+            return changes
+        first = (
+            0 if changes or not after.startswith("more-") else int(after.removeprefix("more-")) + 1
+        )
+        last = min(first + limit - len(changes), self.MANY)
+        return changes + [(f"more-{n}", self._change(n)) for n in range(first, last)]
 
     def _change(self, number: int) -> Change:
         now_us, values = time.time_ns() // 1_000, {"title": "x"}
@@ -271,9 +277,9 @@ class CrowdedFeed:
         return Change("i", *names, now_us, "create", None, values, now_us, "d")
 
 
-async def test_objects_that_are_left_out_take_no_memory(with_feed: Service) -> None:
-    """A feed has changes of millions of objects."""
-    database, shared = await filled(with_feed), with_feed.mediator.coordination
+async def test_objects_beyond_the_limit_take_no_memory(with_feed: Service) -> None:
+    """A feed can have changes of millions of objects."""
+    database, shared = await fill_database(with_feed), with_feed.mediator.coordination
     assert shared is not None
     crowded: Any = CrowdedFeed(shared.feed)
     integrity = Integrity(with_feed.mediator.data, crowded, SystemClock())
@@ -298,9 +304,9 @@ async def test_a_comparison_without_database_or_feed_is_refused(with_feed: Servi
 async def test_the_doctor_reports_a_mismatch(
     with_feed: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = await filled(with_feed)
+    database = await fill_database(with_feed)
     await check(with_feed, database)
-    await Behind(with_feed, database).title("onmongo", "a", "bypass")
+    await ForeignWriter(with_feed, database).title("onmongo", "a", "bypass")
     app = create_admin_app(
         with_feed.mediator.control,
         CollectorRegistry(),
@@ -316,10 +322,10 @@ async def test_the_doctor_reports_a_mismatch(
     findings = {f.what: f for f in await examine_service("http://portolan", 100)}
     assert findings["service"].found
     assert findings["system redis (redis)"].found
-    ours = findings[f"objects of {database}"]
-    assert not ours.found
-    assert ours.fatal
-    assert "onmongo/a (title): changed" in ours.detail
+    finding = findings[f"objects of {database}"]
+    assert not finding.found
+    assert finding.fatal
+    assert "onmongo/a (title): changed" in finding.detail
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[", "nowhere", "http://nowhere:x"])
@@ -343,7 +349,7 @@ async def test_an_address_that_does_not_answer_is_a_finding(url: str) -> None:
         None,
     ],
 )
-async def test_an_address_of_something_else_is_a_finding(
+async def test_an_address_that_is_not_an_admin_api_is_a_finding(
     answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Client(httpx.AsyncClient):
@@ -370,7 +376,7 @@ def test_a_history_knows_only_the_fields_of_its_changes() -> None:
     history.add(change(3, "replace", {"a": 2, "b": 9}, {"b": 1}))
     assert history.differences(("a", "b"), {"b": 1}) == ()
     assert history.differences(("a", "b"), {"a": 2, "b": 1}) == ("a",)
-    history.add(change(2, "update", {"b": 1}, {"b": 5}))  # received once more
+    history.add(change(2, "update", {"b": 1}, {"b": 5}))  # redelivered
     assert history.differences(("a", "b"), {"b": 1}) == ()
     history.add(change(4, "delete", {"b": 1}, None))
     assert not history.exists

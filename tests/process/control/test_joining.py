@@ -1,4 +1,4 @@
-"""Joining embedded stores that another process runs: found as they are, never started."""
+"""Joining embedded stores that another process runs; none is started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pid_of(server: OwnedServer) -> str:
     return (server.directory / "server.pid").read_text()
 
 
-def test_stores_that_run_are_found_whatever_they_were_started_with(data_dir: Path) -> None:
+def test_running_stores_are_joined_whatever_their_options(data_dir: Path) -> None:
     redis = EmbeddedRedis(data_dir / "redis", "full")
     postgresql = EmbeddedPostgres(data_dir / "postgresql", "full")
     with pytest.raises(EmbeddedStartError, match="serve --embedded --data-dir"):
@@ -36,9 +36,9 @@ def test_stores_that_run_are_found_whatever_they_were_started_with(data_dir: Pat
     assert [*data_dir.iterdir()] == []
     with redis:
         with postgresql:
-            running = [pid_of(redis), pid_of(postgresql)]
-            urls = [end.url for end in join(data_dir)]
-            assert running == [pid_of(redis), pid_of(postgresql)]
+            pids = [pid_of(redis), pid_of(postgresql)]
+            urls = [endpoint.url for endpoint in join(data_dir)]
+            assert pids == [pid_of(redis), pid_of(postgresql)]
             assert urls == [redis.start().url, postgresql.start().url]
         with pytest.raises(EmbeddedStartError, match="postgresql: nothing runs"):
             join(data_dir)
@@ -52,6 +52,6 @@ def test_a_worker_without_a_service_says_what_to_start(data_dir: Path) -> None:
         command_line(), ["worker", "--embedded", "--data-dir", str(data_dir)]
     )
     assert result.exit_code == 1
-    printed = " ".join(result.stderr.split())
-    assert "The worker cannot run: redis: nothing runs in" in printed
-    assert f"portolan serve --embedded --data-dir {data_dir}" in printed
+    output = " ".join(result.stderr.split())
+    assert "The worker cannot run: redis: nothing runs in" in output
+    assert f"portolan serve --embedded --data-dir {data_dir}" in output

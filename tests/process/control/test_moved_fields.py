@@ -1,4 +1,4 @@
-"""Fields that are dropped once their values are elsewhere: no value is lost, whoever writes."""
+"""Fields dropped after their values were copied: concurrent writes lose no value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.model.operations import Create, Update
 from mediator.schema.copies import parse_copy
 from mediator.schema.json_text import as_text
-from tests.process.control.test_placing_anew import follows, late, paused, waits
+from tests.process.control.test_placing_anew import follow, late, pause_at, wait_for_hold
 from tests.process.service import Service, error_of, field_on, unique
 
 __all__ = ["late"]  # a fixture
@@ -33,38 +33,40 @@ SYSTEMS: Final = ("redis", "postgres", "mongo", "all")
 
 def game(system: str, *, moved: bool = False) -> dict[str, Any]:
     """Return players and their missions, on one system or on two."""
-    here, there = ("postgres", "mongo") if system == "all" else (system, system)
-    players = {"name": field_on(here), "account": field_on(here, "integer", group="account")}
+    source, target = ("postgres", "mongo") if system == "all" else (system, system)
+    players = {"name": field_on(source), "account": field_on(source, "integer", group="account")}
     missions = {
-        "player": field_on(there, "reference", to="players"),
-        "account": field_on(there, index=True),
-        "rank": field_on(there, "integer"),
+        "player": field_on(target, "reference", to="players"),
+        "account": field_on(target, index=True),
+        "rank": field_on(target, "integer"),
     }
     if moved:
         del players["account"]
     return {"classes": {"players": {"fields": players}, "missions": {"fields": missions}}}
 
 
-async def populated(of: Service, system: str) -> str:
-    """Return a game of which one mission lacks the account of its player."""
+async def fill_database(mediator: Service, system: str) -> str:
+    """Return a game; one mission lacks the account of its player."""
     name = unique("db")
-    await of.mediator.control.set_schema(name, game(system))
-    await of.create(name, "players", "ada", name="Ada", account=7)
-    await of.create(name, "players", "bob", name="Bob")
-    await of.create(name, "missions", "a", player="ada")
-    await of.create(name, "missions", "b", player="bob")
-    await of.create(name, "missions", "o", player="nobody")
+    await mediator.mediator.control.set_schema(name, game(system))
+    await mediator.create(name, "players", "ada", name="Ada", account=7)
+    await mediator.create(name, "players", "bob", name="Bob")
+    await mediator.create(name, "missions", "a", player="ada")
+    await mediator.create(name, "missions", "b", player="bob")
+    await mediator.create(name, "missions", "o", player="nobody")
     return name
 
 
-async def copied(of: Service, name: str, rules: CopyRules) -> None:
-    kept = replace(rules, orphans=Fallback.KEEP)
-    await of.mediator.copying.run(name, parse_copy(TEXT), kept, for_s=60.0)
+async def copy(mediator: Service, name: str, rules: CopyRules) -> None:
+    keep_orphans = replace(rules, orphans=Fallback.KEEP)
+    await mediator.mediator.copying.run(name, parse_copy(TEXT), keep_orphans, for_s=60.0)
 
 
-async def move(of: Service, name: str, system: str = "postgres", **how: Any) -> SchemaChange:
-    how = {"options": MOVE, **how}
-    return await of.mediator.control.set_schema(name, game(system, moved=True), **how)
+async def move(
+    mediator: Service, name: str, system: str = "postgres", **options: Any
+) -> SchemaChange:
+    options = {"options": MOVE, **options}
+    return await mediator.mediator.control.set_schema(name, game(system, moved=True), **options)
 
 
 def account_of(name: str, account: int) -> Update:
@@ -73,7 +75,7 @@ def account_of(name: str, account: int) -> Update:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_a_field_goes_once_its_values_are_copied(mediator: Service, system: str) -> None:
-    name = await populated(mediator, system)
+    name = await fill_database(mediator, system)
     dry = await move(mediator, name, system, dry_run=True)
     violation = {**LOCATION, "count": 1, "checked": 3, "sample": ["a"]}
     assert dry.violations == (violation,)
@@ -84,7 +86,7 @@ async def test_a_field_goes_once_its_values_are_copied(mediator: Service, system
     assert mediator.mediator.data.model.databases[name] is route  # nothing was held for it
     assert refused.value.locations[0].pointer == "/classes/players/fields/account/move"
     assert await error_of(mediator, account_of(name, 8)) is None
-    await copied(mediator, name, CopyRules())
+    await copy(mediator, name, CopyRules())
     assert (await move(mediator, name, system, dry_run=True)).violations == ()
     await move(mediator, name, system)
     assert await mediator.values(name, "players", "ada") == {"name": "Ada"}
@@ -97,19 +99,19 @@ async def test_a_field_goes_once_its_values_are_copied(mediator: Service, system
 
 
 async def test_a_value_that_was_written_after_the_copy_is_not_lost(mediator: Service) -> None:
-    name = await populated(mediator, "redis")
-    await copied(mediator, name, CopyRules())
+    name = await fill_database(mediator, "redis")
+    await copy(mediator, name, CopyRules())
     assert await error_of(mediator, account_of(name, 9)) is None
     with pytest.raises(ConstraintViolated):
         await move(mediator, name, "redis")
-    await copied(mediator, name, CopyRules(overwrite=True))
+    await copy(mediator, name, CopyRules(overwrite=True))
     await move(mediator, name, "redis")
     assert (await mediator.values(name, "missions", "a") or {})["account"] == "9"
 
 
 @pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
 async def test_documents_are_compared_as_json(mediator: Service, system: str) -> None:
-    """To Python `true` equals 1, and so would a document be lost; the order of keys is none."""
+    """In Python `True == 1`, which would lose a document; the order of keys does not matter."""
 
     def carts(*names: str) -> dict[str, Any]:
         document, of_documents = field_on(system, "document"), {"items": "document"}
@@ -123,8 +125,12 @@ async def test_documents_are_compared_as_json(mediator: Service, system: str) ->
     name = await mediator.put_schema(carts("old", "new")["classes"])
     old, equal, other = {"a": True, "b": 1}, {"b": 1, "a": True}, {"a": 1, "b": True}
 
-    def values(of: str, value: Any) -> dict[str, Any]:
-        return {f"{of}_document": value, f"{of}_map": {"k": value}, f"{of}_list": [value]}
+    def values(prefix: str, value: Any) -> dict[str, Any]:
+        return {
+            f"{prefix}_document": value,
+            f"{prefix}_map": {"k": value},
+            f"{prefix}_list": [value],
+        }
 
     for id_, new in (("equal", equal), ("other", other)):
         await mediator.create(name, "carts", id_, **values("old", old), **values("new", new))
@@ -147,15 +153,15 @@ async def test_documents_are_compared_as_json(mediator: Service, system: str) ->
 async def test_a_value_that_is_written_just_before_the_hold_is_found(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await populated(mediator, "postgres")
-    await copied(mediator, name, CopyRules())
+    name = await fill_database(mediator, "postgres")
+    await copy(mediator, name, CopyRules())
     hold = mediator.mediator.stored_schemas.hold
 
-    async def written(*arguments: Any) -> Any:
+    async def write_then_hold(*arguments: Any) -> Any:
         assert await error_of(mediator, account_of(name, 9)) is None
         return await hold(*arguments)
 
-    monkeypatch.setattr(mediator.mediator.stored_schemas, "hold", written)
+    monkeypatch.setattr(mediator.mediator.stored_schemas, "hold", write_then_hold)
     with pytest.raises(ConstraintViolated):
         await move(mediator, name)
     monkeypatch.undo()
@@ -164,7 +170,7 @@ async def test_a_value_that_is_written_just_before_the_hold_is_found(
     assert (await mediator.values(name, "players", "ada") or {})["account"] == 10
 
 
-async def test_objects_that_come_into_an_empty_class_before_the_hold_are_compared(
+async def test_objects_created_in_an_empty_class_before_the_hold_are_compared(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique("db")
@@ -172,11 +178,11 @@ async def test_objects_that_come_into_an_empty_class_before_the_hold_are_compare
     await mediator.create(name, "players", "ada", name="Ada", account=7)
     hold = mediator.mediator.stored_schemas.hold
 
-    async def created(*arguments: Any) -> Any:
+    async def create_then_hold(*arguments: Any) -> Any:
         await mediator.create(name, "missions", "a", player="ada")
         return await hold(*arguments)
 
-    monkeypatch.setattr(mediator.mediator.stored_schemas, "hold", created)
+    monkeypatch.setattr(mediator.mediator.stored_schemas, "hold", create_then_hold)
     with pytest.raises(ConstraintViolated):
         await move(mediator, name)
     assert (await mediator.values(name, "players", "ada") or {})["account"] == 7
@@ -185,36 +191,36 @@ async def test_objects_that_come_into_an_empty_class_before_the_hold_are_compare
 async def test_no_replica_writes_while_values_are_compared(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await populated(mediator, "postgres")
-    await copied(mediator, name, CopyRules())
-    await follows(late)
-    pause = paused(monkeypatch, mediator.mediator.cutover, "check_unwritten", after=True)
+    name = await fill_database(mediator, "postgres")
+    await copy(mediator, name, CopyRules())
+    await follow(late)
+    pause = pause_at(monkeypatch, mediator.mediator.cutover, "check_unwritten", after=True)
     change = asyncio.create_task(move(mediator, name))
-    await waits(mediator, late)
-    # It has not adopted the hold yet: the comparison waits for it, and then finds the write.
+    await wait_for_hold(mediator, late)
+    # It has not adopted the hold yet: the comparison waits for it and then finds the write.
     assert await error_of(late, account_of(name, 7)) is None
-    await follows(late)
+    await follow(late)
     await pause.reached.wait()
     mission = Create(name, "missions", "c", unique(), values={"player": "ada"})
-    for of in (mediator, late):
+    for replica in (mediator, late):
         for operation in (account_of(name, 8), mission):
-            assert isinstance(await error_of(of, operation), Unavailable)
+            assert isinstance(await error_of(replica, operation), Unavailable)
     pause.open.set()
     while not change.done():
-        await follows(late)
+        await follow(late)
         await asyncio.wait([change], timeout=0.05)
     await change
-    for of in (mediator, late):
-        await of.mediator.schemas.refresh()
-        assert isinstance(await error_of(of, account_of(name, 8)), Conflict)
+    for replica in (mediator, late):
+        await replica.mediator.schemas.refresh()
+        assert isinstance(await error_of(replica, account_of(name, 8)), Conflict)
         assert await mediator.values(name, "players", "ada") == {"name": "Ada"}
 
 
 async def test_a_class_that_is_too_large_to_compare_is_refused(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await populated(mediator, "postgres")
-    await copied(mediator, name, CopyRules())
+    name = await fill_database(mediator, "postgres")
+    await copy(mediator, name, CopyRules())
     monkeypatch.setattr(moves, "MOVE_S", 0.0)
     with pytest.raises(Conflict, match="Not all objects of missions were checked"):
         await move(mediator, name)
@@ -222,7 +228,7 @@ async def test_a_class_that_is_too_large_to_compare_is_refused(
 
 
 async def test_moves_that_are_impossible_are_refused(mediator: Service) -> None:
-    name = await populated(mediator, "postgres")
+    name = await fill_database(mediator, "postgres")
     control = mediator.mediator.control
     without = game("postgres", moved=True)
     del without["classes"]["missions"]["fields"]["account"]
@@ -251,7 +257,7 @@ async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_a_field_is_moved_over_http(mediator: Service, admin: httpx.AsyncClient) -> None:
-    name = await populated(mediator, "postgres")
+    name = await fill_database(mediator, "postgres")
     schema, document = f"/schemas/{name}", game("postgres", moved=True)
     early = await admin.put(schema, json=document, params={"move": TEXT})
     assert (early.status_code, early.json()["type"]) == (409, "/problems/constraint-violated")
@@ -261,14 +267,19 @@ async def test_a_field_is_moved_over_http(mediator: Service, admin: httpx.AsyncC
     problem = refused.json()
     assert (refused.status_code, problem["type"]) == (409, "/problems/conflict")
     assert (problem["next"], problem["objects"]) == (None, 0)
-    given = {"copy": TEXT, "orphans": "keep"}
-    dry = (await admin.post(copies, params={**given, "dry_run": "true"})).json()
-    done = (await admin.post(copies, params=given)).json()
-    assert done == dry
-    assert (done["changed"], done["empty"], done["orphans"]) == (1, 1, 1)
-    assert done["sample"] == {"changed": ["a"], "orphans": ["o"], "duplicates": [], "conflicts": []}
-    beyond = (await admin.post(copies, params={**given, "after": "a"})).json()
-    assert (beyond["objects"], beyond["equal"]) == (2, 0)
+    parameters = {"copy": TEXT, "orphans": "keep"}
+    dry = (await admin.post(copies, params={**parameters, "dry_run": "true"})).json()
+    report = (await admin.post(copies, params=parameters)).json()
+    assert report == dry
+    assert (report["changed"], report["empty"], report["orphans"]) == (1, 1, 1)
+    assert report["sample"] == {
+        "changed": ["a"],
+        "orphans": ["o"],
+        "duplicates": [],
+        "conflicts": [],
+    }
+    page = (await admin.post(copies, params={**parameters, "after": "a"})).json()
+    assert (page["objects"], page["equal"]) == (2, 0)
     moved = await admin.put(schema, json=document, params={"move": TEXT})
     assert moved.status_code == 200, moved.text
 
@@ -285,10 +296,10 @@ async def test_a_field_is_moved_over_http(mediator: Service, admin: httpx.AsyncC
         ({}, "copy"),
     ],
 )
-async def test_requests_to_copy_that_are_wrong(
+async def test_invalid_copy_requests_are_refused(
     mediator: Service, admin: httpx.AsyncClient, parameters: dict[str, str], pointer: str
 ) -> None:
-    name = await populated(mediator, "postgres")
+    name = await fill_database(mediator, "postgres")
     refused = await admin.post(f"/copies/{name}", params=parameters)
     assert refused.status_code in (400, 422), refused.text
     assert pointer in refused.json()["errors"][0]["pointer"]

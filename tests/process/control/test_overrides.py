@@ -29,7 +29,7 @@ def override(system: str, days: float = 1) -> dict[str, Any]:
 
 
 class InTwoDays(SystemClock):
-    """A clock that is ahead of the others."""
+    """A clock two days ahead of the others."""
 
     @staticmethod
     def now() -> float:
@@ -48,9 +48,9 @@ async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 async def later(
     mediator: Service, system_configs: Sequence[SystemConfig]
 ) -> AsyncIterator[Service]:
-    """A replica on which overrides of a day have ended."""
-    async with service(system_configs, mediator.catalogue_url, clock=InTwoDays()) as started:
-        yield started
+    """A replica on which one-day overrides have expired."""
+    async with service(system_configs, mediator.catalogue_url, clock=InTwoDays()) as instance:
+        yield instance
 
 
 async def test_an_empty_class_follows_an_override_and_comes_back(
@@ -58,8 +58,8 @@ async def test_an_empty_class_follows_an_override_and_comes_back(
 ) -> None:
     name = await mediator.put_schema({"notes": {"system": "postgres", "fields": FIELDS}})
     path = f"overrides/{name}/notes"
-    tried = await admin.put(path, params={"dry_run": "true"}, json=override("mongo"))
-    assert tried.json()["placements"]["notes"]["system"] == "mongo"
+    dry_run = await admin.put(path, params={"dry_run": "true"}, json=override("mongo"))
+    assert dry_run.json()["placements"]["notes"]["system"] == "mongo"
     assert (await admin.get(f"overrides/{name}")).json() == {"items": []}
     answer = await admin.put(path, json=override("mongo"))
     assert answer.status_code == 200, answer.text
@@ -68,8 +68,8 @@ async def test_an_empty_class_follows_an_override_and_comes_back(
     assert body["overrides"]["notes"]["reason"] == "the disk is full"
     assert body["placements"]["notes.title"]["kind"] == "overridden"
     assert mediator.systems_of(name, "notes") == ("mongo",)
-    for each in (mediator, replica):
-        why = (await each.mediator.control.explain(name, "notes", "title"))["why"]
+    for plane in (mediator, replica):
+        why = (await plane.mediator.control.explain(name, "notes", "title"))["why"]
         assert why.startswith("notes is overridden to mongo until ")
         assert "(the disk is full), though postgres would score " in why
     assert replica.systems_of(name, "notes") == ("mongo",)
@@ -104,52 +104,52 @@ async def test_data_stays_and_an_override_keeps_it_there(
     moves = {(move["node"], move["from"], move["to"]) for move in refused.json()["plan"]}
     assert ("notes.title", "postgres", "mongo") in moves
     assert (await admin.get(f"overrides/{name}")).json() == {"items": []}
-    kept = await admin.put(f"overrides/{name}/notes/title", json=override("postgres"))
-    assert kept.status_code == 200, kept.text
-    supposed = {"metrics": {"mongo": {"read_latency": 1e-9}}}
-    moves = (await admin.post(f"what-if/{name}", json=supposed)).json()["moves"]
+    response = await admin.put(f"overrides/{name}/notes/title", json=override("postgres"))
+    assert response.status_code == 200, response.text
+    what_if = {"metrics": {"mongo": {"read_latency": 1e-9}}}
+    moves = (await admin.post(f"what-if/{name}", json=what_if)).json()["moves"]
     assert "notes.title" not in {move["node"] for move in moves}
     assert await mediator.values(name, "notes", "x") == {"title": "t", "hits": 1}
 
 
-async def test_an_override_ends_by_itself_and_leaves_data_where_it_is(
+async def test_an_override_expires_and_leaves_data_where_it_is(
     mediator: Service, later: Service, admin: httpx.AsyncClient
 ) -> None:
     schema: dict[str, Any] = {"classes": {"notes": {"system": "postgres", "fields": FIELDS}}}
     name = await mediator.put_schema(schema["classes"])
     await admin.put(f"overrides/{name}/notes", json=override("redis"))
     await mediator.create(name, "notes", "x", title="t", hits=1)
-    explained = await later.mediator.control.explain(name, "notes", "title")
-    assert (explained["system"], explained["kind"]) == ("redis", "pinned")
-    assert explained["required_system"] == {
+    explanation = await later.mediator.control.explain(name, "notes", "title")
+    assert (explanation["system"], explanation["kind"]) == ("redis", "pinned")
+    assert explanation["required_system"] == {
         "system": "postgres",
         "node": "notes",
         "override": None,
     }
-    assert "redis holds its data" in explained["why"]
-    assert "notes requires the system postgres" in explained["why"]
-    found = await later.mediator.control.schema(name)
-    assert found.overrides == {}
+    assert "redis holds its data" in explanation["why"]
+    assert "notes requires the system postgres" in explanation["why"]
+    described = await later.mediator.control.schema(name)
+    assert described.overrides == {}
     await later.mediator.control.calibrate("redis")
     proposals = await later.mediator.control.proposals(name)
-    title = next(each for each in proposals if each["node"] == "notes.title")
+    title = next(proposal for proposal in proposals if proposal["node"] == "notes.title")
     assert (title["current"], title["proposed"]) == ("redis", "postgres")
-    # That it should move is no reason to refuse a change that has nothing to do with it.
+    # An unrelated change is not refused because the class should move.
     schema["classes"]["notes"]["fields"] = {**FIELDS, "note": {"type": "string"}}
     change = await later.mediator.control.set_schema(name, schema)
     assert (change.version, change.overrides) == (3, {})
     assert await later.values(name, "notes", "x") == {"title": "t", "hits": 1}
 
 
-async def test_an_override_ends_although_data_is_where_it_led(
+async def test_an_override_can_be_deleted_although_it_placed_the_data(
     mediator: Service, admin: httpx.AsyncClient
 ) -> None:
     name = await mediator.put_schema({"notes": {"system": "postgres", "fields": FIELDS}})
     await admin.put(f"overrides/{name}/notes", json=override("redis"))
     await mediator.create(name, "notes", "x", title="t", hits=1)
-    ended = await admin.delete(f"overrides/{name}/notes")
-    assert ended.status_code == 200, ended.text
-    assert ended.json()["placements"]["notes.title"]["kind"] == "pinned"
+    response = await admin.delete(f"overrides/{name}/notes")
+    assert response.status_code == 200, response.text
+    assert response.json()["placements"]["notes.title"]["kind"] == "pinned"
     assert mediator.systems_of(name, "notes") == ("redis",)
     assert await mediator.values(name, "notes", "x") == {"title": "t", "hits": 1}
 
@@ -212,7 +212,7 @@ async def test_overrides_are_bounded_in_time_and_number(
         assert answer.status_code == (409 if field == "f3" else 200)
 
 
-async def test_what_is_not_there_is_not_overridden(
+async def test_unknown_nodes_are_not_overridden(
     mediator: Service, admin: httpx.AsyncClient
 ) -> None:
     name = await mediator.put_schema({"notes": {"fields": FIELDS}})

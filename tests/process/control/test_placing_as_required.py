@@ -23,17 +23,19 @@ async def test_objects_are_on_the_systems_that_are_required(
     name = await mediator.put_schema({"notes": {"system": "redis", "fields": FIELDS}})
     assert mediator.systems_of(name, "notes") == ("redis", "mongo")
     await mediator.create(name, "notes", "x", title="t", hits=1, note="n")
-    for each in (mediator, replica):
-        found = await each.mediator.control.schema(name)
-        assert found.document["classes"]["notes"]["system"] == "redis"
-        assert found.document["classes"]["notes"]["fields"]["hits"]["system"] == "mongo"
-        assert await each.values(name, "notes", "x") == {"title": "t", "hits": 1, "note": "n"}
+    for plane in (mediator, replica):
+        described = await plane.mediator.control.schema(name)
+        assert described.document["classes"]["notes"]["system"] == "redis"
+        assert described.document["classes"]["notes"]["fields"]["hits"]["system"] == "mongo"
+        assert await plane.values(name, "notes", "x") == {"title": "t", "hits": 1, "note": "n"}
     hits = (await control.explain(name, "notes", "hits"))["why"]
     title = (await control.explain(name, "notes", "title"))["why"]
     assert hits.startswith("notes.hits requires the system mongo, though redis would score 1,000 ")
     assert title.startswith("notes requires the system redis, though postgres would score ")
-    assert hits in found.notes
-    assert any(note.startswith("notes requires the system redis, though") for note in found.notes)
+    assert hits in described.notes
+    assert any(
+        note.startswith("notes requires the system redis, though") for note in described.notes
+    )
 
 
 async def test_data_is_not_moved_by_a_requirement(mediator: Service) -> None:
@@ -49,9 +51,9 @@ async def test_data_is_not_moved_by_a_requirement(mediator: Service) -> None:
         "to": "redis",
         "reason": "notes requires the system redis",
     }
-    tried = await control.set_schema(name, moved, dry_run=True)
-    assert {move["node"] for move in tried.moves} == {"notes", "notes.title", "notes.note"}
-    # What is required already may be said.
+    dry_run = await control.set_schema(name, moved, dry_run=True)
+    assert {move["node"] for move in dry_run.moves} == {"notes", "notes.title", "notes.note"}
+    # The current system can be required.
     present = {"classes": {"notes": {"system": "postgres", "fields": FIELDS}}}
     assert (await control.set_schema(name, present)).version == 2
     assert await mediator.values(name, "notes", "x") == {"title": "t", "note": "n"}

@@ -1,4 +1,4 @@
-"""One staleness probe at a time among all replicas, taken over from a replica that failed."""
+"""One staleness probe at a time among all replicas; the lease of a failed replica is taken over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT = ProbeRequest(database="news", class_name="notes", count=2, rate=100.0)
 
 @dataclass
 class Replica:
-    """What one replica does of probes."""
+    """The probe service of one replica."""
 
     plane: MemoryPlane
     probes: StalenessProbes
@@ -57,7 +57,7 @@ async def replica(url: str) -> AsyncIterator[Replica]:
 @pytest.fixture(autouse=True)
 def own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "LEASE_NAME", unique("probe"))
-    # A machine that does something else for seconds must not end a lease.
+    # A machine that stalls for seconds must not lose a lease.
     monkeypatch.setattr(service, "LEASE_S", 120.0)
 
 
@@ -76,17 +76,17 @@ async def test_a_second_replica_cannot_start_a_probe_meanwhile(
         await other.probes.start(SHORT)
     assert other.probes.describe() is None
     await one.probes.stop()
-    for each in (other, one, other):
-        await each.probes.start(SHORT)
-        await eventually(each.has_ended)
-        assert await each.state() == "done"
+    for member in (other, one, other):
+        await member.probes.start(SHORT)
+        await eventually(member.has_ended)
+        assert await member.state() == "done"
 
 
 async def test_of_concurrent_starts_one_succeeds(pair: tuple[Replica, Replica]) -> None:
     results = await asyncio.gather(
-        *(each.probes.start(LONG) for each in (*pair, *pair)), return_exceptions=True
+        *(member.probes.start(LONG) for member in (*pair, *pair)), return_exceptions=True
     )
-    assert sorted(isinstance(each, Conflict) for each in results) == [False, True, True, True]
+    assert sorted(isinstance(result, Conflict) for result in results) == [False, True, True, True]
 
 
 async def test_a_probe_stopped_before_it_starts_releases_the_lease(
@@ -106,14 +106,14 @@ async def test_the_lease_of_a_failed_replica_is_taken_over(
     monkeypatch.setattr(service, "RENEW_S", 600.0)  # as if it had stopped
     await one.probes.start(LONG)
 
-    async def taken_over() -> bool:
+    async def takes_over() -> bool:
         try:
             await other.probes.start(LONG)
         except Conflict:
             return False
         return True
 
-    await eventually(taken_over)
+    await eventually(takes_over)
 
 
 async def test_a_probe_that_lost_its_lease_fails_and_removes_its_objects(
@@ -123,10 +123,10 @@ async def test_a_probe_that_lost_its_lease_fails_and_removes_its_objects(
     monkeypatch.setattr(service, "RENEW_S", 0.05)
     await one.probes.start(LONG)
 
-    async def there() -> bool:
+    async def has_objects() -> bool:
         return any(one.plane.objects.values())
 
-    await eventually(there)
+    await eventually(has_objects)
     redis = connect(redis_config.url)
     await redis.set(f"portolan:lease:{service.LEASE_NAME}", "another", px=600_000)
     await redis.aclose()
@@ -145,13 +145,13 @@ async def test_the_lease_is_renewed_while_a_probe_runs(
     monkeypatch.setattr(service, "RENEW_S", 0.05)
     await one.probes.start(LONG)
     redis = connect(redis_config.url)
-    left: list[int] = []
+    ttls_ms: list[int] = []
 
-    async def renewed() -> bool:
-        left.append(await redis.pttl(f"portolan:lease:{service.LEASE_NAME}"))
-        return left[-1] > min(left)
+    async def is_renewed() -> bool:
+        ttls_ms.append(await redis.pttl(f"portolan:lease:{service.LEASE_NAME}"))
+        return ttls_ms[-1] > min(ttls_ms)
 
-    await eventually(renewed)
+    await eventually(is_renewed)
     await redis.aclose()
     with pytest.raises(Conflict):
         await other.probes.start(SHORT)

@@ -1,4 +1,4 @@
-"""Indexes that are proposed for refused queries, added by the patches that come with them."""
+"""Indexes that are proposed for refused queries, and the patches that add them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ QUERIES: tuple[dict[str, Any], ...] = (
 AT = "2026-01-0{}T00:00:00Z"
 
 
-async def proposals(of: Guarded, database: str, headers: dict[str, str]) -> list[dict[str, Any]]:
-    answer = await of.admin.get("/admin/v1/costly-queries", headers=headers)
-    items = [each for each in answer.json()["items"] if each["database"] == database]
-    return [index for each in items for index in each["indexes"]]
+async def proposals(
+    guarded: Guarded, database: str, headers: dict[str, str]
+) -> list[dict[str, Any]]:
+    response = await guarded.admin.get("/admin/v1/costly-queries", headers=headers)
+    items = [query for query in response.json()["items"] if query["database"] == database]
+    return [index for query in items for index in query["indexes"]]
 
 
-async def test_a_refused_query_is_answered_once_its_patch_is_applied(running: Guarded) -> None:
+async def test_a_refused_query_is_answered_after_its_patch(running: Guarded) -> None:
     reader = await running.headers("operator", "write")
     admin = await running.headers("operator", "schema")
     operator = await running.headers("operator", "admin")
@@ -44,14 +46,14 @@ async def test_a_refused_query_is_answered_once_its_patch_is_applied(running: Gu
         assert refused.status_code == 422, refused.text
         proposed += refused.json()["indexes"]
     assert proposed == [["status", "created"], ["tags"]]
-    listed = await proposals(running, database, operator)
-    assert sorted(each["fields"] for each in listed) == sorted(proposed)
-    for each in listed:
-        answer = await running.admin.patch(address, json=each["patch"], headers=admin)
+    indexes = await proposals(running, database, operator)
+    assert sorted(index["fields"] for index in indexes) == sorted(proposed)
+    for index in indexes:
+        answer = await running.admin.patch(address, json=index["patch"], headers=admin)
         assert answer.status_code == 200, answer.text
     assert await proposals(running, database, operator) == []
-    found = []
+    ids = []
     for query in QUERIES:
         answer = await running.data.post(f"{path}/query", json=query, headers=reader)
-        found.append([item["id"] for item in answer.json()["items"]])
-    assert found == [["o3", "o2", "o1"], ["o1", "o3"]]
+        ids.append([item["id"] for item in answer.json()["items"]])
+    assert ids == [["o3", "o2", "o1"], ["o1", "o3"]]

@@ -1,4 +1,4 @@
-"""The check of references, on every store: lists too, objects that were written, and refusals."""
+"""The check of references on every store: fields, lists, concurrent writes, refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mediator.model.operations import Condition, Create, Delete, Outcome, Update
 from mediator.operations import torn_reads
 from mediator.transactions.model import CommitRequest
 from tests.faults.conditions import eventually
-from tests.process.control.test_placing_anew import Pause, paused
+from tests.process.control.test_placing_anew import Pause, pause_at
 from tests.process.service import Service, field_on, unique
 
 SYSTEMS = ("redis", "postgres", "mongo")
@@ -59,31 +59,31 @@ async def test_references_in_lists_are_removed_one_by_one(mediator: Service, lib
     await volume(mediator, library, "l1", others=["ada", "x", "ada", "y"])
     await volume(mediator, library, "l2", others=["ada"])
     check = check_of(mediator).check
-    found = await check(library, "books", "others")
-    assert (found.dangling, found.repaired, found.next) == (1, 0, None)
-    assert found.sample == [{"id": "l1", "to": "x"}]
+    report = await check(library, "books", "others")
+    assert (report.dangling, report.repaired, report.next) == (1, 0, None)
+    assert report.sample == [{"id": "l1", "to": "x"}]
     assert (await check(library, "books", "others", repair=Repair.NULLIFY)).repaired == 1
     assert (await mediator.values(library, "books", "l1") or {})["others"] == ["ada", "ada"]
     assert (await check(library, "books", "others")).dangling == 0
 
 
-async def test_an_object_that_was_written_meanwhile_is_left(
+async def test_an_object_that_was_written_meanwhile_is_not_repaired(
     mediator: Service, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await volume(mediator, library, "w1", author="x")
     look = references.missing_targets
 
-    async def overtaken(*arguments: Any) -> set[str]:
+    async def look_then_write(*arguments: Any) -> set[str]:
         missing = await look(*arguments)
         seen = await mediator.get(library, "books", "w1")
         update = Update(library, "books", "w1", unique(), values={"author": "ada"})
         await mediator.mediator.data.write(bound_to(seen, update))
         return missing
 
-    monkeypatch.setattr(references, "missing_targets", overtaken)
-    found = await check_of(mediator).check(library, "books", "author", repair=Repair.NULLIFY)
-    assert (found.dangling, found.repaired, found.failed) == (1, 0, 1)
-    assert found.problems[0]["id"] == "w1"
+    monkeypatch.setattr(references, "missing_targets", look_then_write)
+    report = await check_of(mediator).check(library, "books", "author", repair=Repair.NULLIFY)
+    assert (report.dangling, report.repaired, report.failed) == (1, 0, 1)
+    assert report.problems[0]["id"] == "w1"
     assert (await mediator.values(library, "books", "w1") or {})["author"] == "ada"
 
 
@@ -95,11 +95,13 @@ def bound_to(seen: Outcome, update: Update) -> Update:
 async def half_created(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[str, Pause, asyncio.Task[Any]]]:
-    """A transaction that has created a book on Redis, and not yet its author on PostgreSQL."""
+    """A transaction that has created a book on Redis, but not yet its author on PostgreSQL."""
     author = field_on("redis", "reference", to="authors")
     fields = {"authors": {"name": field_on("postgres")}, "books": {"author": author}}
-    name = await mediator.put_schema({c: {"fields": of} for c, of in fields.items()})
-    pause = paused(monkeypatch, mediator.mediator.systems.get("postgres").store, "write")
+    name = await mediator.put_schema(
+        {c: {"fields": class_fields} for c, class_fields in fields.items()}
+    )
+    pause = pause_at(monkeypatch, mediator.mediator.systems.get("postgres").store, "write")
     writes = (
         Create(name, "authors", "ada", unique(), values={"name": "Ada"}),
         Create(name, "books", "b", unique(), values={"author": "ada"}),
@@ -117,7 +119,7 @@ async def half_created(
 
 
 @pytest.mark.parametrize("repair", Repair)
-async def test_what_a_transaction_has_still_to_create_is_not_missing(
+async def test_objects_that_a_transaction_has_yet_to_create_are_not_missing(
     mediator: Service,
     half_created: tuple[str, Pause, asyncio.Task[Any]],
     monkeypatch: pytest.MonkeyPatch,
@@ -126,16 +128,16 @@ async def test_what_a_transaction_has_still_to_create_is_not_missing(
     name, pause, writing = half_created
     monkeypatch.setattr(torn_reads, "RESOLVED_WITHIN_S", 60.0)
     resolver = mediator.mediator.transactions.resolver
-    waits = paused(monkeypatch, resolver, "resolve")
-    checked = asyncio.create_task(check_of(mediator).check(name, "books", "author", repair=repair))
-    reached = asyncio.create_task(waits.reached.wait())
-    await asyncio.wait([checked, reached], return_when=asyncio.FIRST_COMPLETED)
+    resolving = pause_at(monkeypatch, resolver, "resolve")
+    checking = asyncio.create_task(check_of(mediator).check(name, "books", "author", repair=repair))
+    reached = asyncio.create_task(resolving.reached.wait())
+    await asyncio.wait([checking, reached], return_when=asyncio.FIRST_COMPLETED)
     reached.cancel()
     pause.open.set()
     await writing
-    waits.open.set()
-    found = await checked
-    assert (found.objects, found.dangling, found.repaired) == (1, 0, 0)
+    resolving.open.set()
+    report = await checking
+    assert (report.objects, report.dangling, report.repaired) == (1, 0, 0)
     assert await mediator.values(name, "books", "b") == {"author": "ada"}
 
 
@@ -152,12 +154,14 @@ async def test_nothing_is_repaired_while_a_transaction_cannot_be_resolved(
     assert (await check_of(mediator).check(name, "books", "author")).dangling == 1
 
 
-async def test_what_foreign_keys_forbid_is_reported(mediator: Service, library: str) -> None:
+async def test_repairs_that_foreign_keys_forbid_are_reported(
+    mediator: Service, library: str
+) -> None:
     await volume(mediator, library, "f1", author="x")
     await mediator.create(library, "notes", "n", on="f1")
-    found = await check_of(mediator).check(library, "books", "author", repair=Repair.DELETE)
-    assert (found.repaired, found.failed) == (0, 1)
-    assert "notes.on" in found.problems[0]["detail"]
+    report = await check_of(mediator).check(library, "books", "author", repair=Repair.DELETE)
+    assert (report.repaired, report.failed) == (0, 1)
+    assert "notes.on" in report.problems[0]["detail"]
     await mediator.mediator.data.write(Delete(library, "notes", "n", unique()))
     assert (
         await check_of(mediator).check(library, "books", "author", repair=Repair.DELETE)
@@ -166,7 +170,7 @@ async def test_what_foreign_keys_forbid_is_reported(mediator: Service, library: 
         await mediator.get(library, "books", "f1")
 
 
-async def test_a_long_check_goes_on_where_it_stopped(
+async def test_a_long_check_resumes_where_it_stopped(
     mediator: Service, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(references, "WORK_S", 0.0)
@@ -181,7 +185,7 @@ async def test_a_long_check_goes_on_where_it_stopped(
     assert second.objects == 3
 
 
-async def test_what_cannot_be_checked_is_refused(mediator: Service, library: str) -> None:
+async def test_impossible_checks_are_refused(mediator: Service, library: str) -> None:
     check = check_of(mediator).check
     for name in ("nothing", "id"):
         with pytest.raises(Invalid):

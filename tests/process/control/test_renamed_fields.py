@@ -16,18 +16,26 @@ from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy
 from mediator.routing.freshness import STRONG
 from mediator.schema.overrides import Override
 from mediator.schema.types import Values
-from tests.process.control.renaming import RENAME, SYSTEMS, classes, filled, found, renamed, update
+from tests.process.control.renaming import (
+    RENAME,
+    SYSTEMS,
+    classes,
+    fill_database,
+    query_ids,
+    rename,
+    update,
+)
 from tests.process.service import Service, field_on, unique
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, "all"])
-async def test_objects_have_the_new_names_and_none_is_written(
+async def test_objects_have_the_new_names_without_being_written(
     mediator: Service, system: str
 ) -> None:
-    database = await filled(mediator, system)
+    database = await fill_database(mediator, system)
     before = await mediator.get(database, "products", "b")
     fragments = mediator.mediator.data.model.databases[database].classes["products"].fragments
-    change = await renamed(mediator, database, system)
+    change = await rename(mediator, database, system)
     assert not change.moves
     after = await mediator.get(database, "products", "b")
     assert after.values == {"name": "b", "unit_price": 2, "labels": ["x"]}
@@ -35,38 +43,41 @@ async def test_objects_have_the_new_names_and_none_is_written(
     assert after.schema_version == before.schema_version + 1
     route = mediator.mediator.data.model.databases[database].classes["products"]
     assert [f.stored_as for f in route.fragments] == [f.stored_as for f in fragments]
-    for each in ("unit_price", "labels"):
-        one = await mediator.get(database, "products", "b", (each,))
-        assert one.values == {each: after.values[each]}
+    for field in ("unit_price", "labels"):
+        outcome = await mediator.get(database, "products", "b", (field,))
+        assert outcome.values == {field: after.values[field]}
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, "all"])
-async def test_queries_go_by_the_new_names(mediator: Service, system: str) -> None:
-    database = await filled(mediator, system)
-    await renamed(mediator, database, system)
+async def test_queries_use_the_new_names(mediator: Service, system: str) -> None:
+    database = await fill_database(mediator, system)
+    await rename(mediator, database, system)
     price = ("unit_price",)
-    atleast = Compare(Comparison.GE, price, 2)
-    assert await found(mediator, database, filter=atleast, order=(OrderBy(price),)) == ["b", "c"]
-    both = And((atleast, Exists(("labels",)), Compare(Comparison.NE, ("name",), "c")))
-    assert await found(mediator, database, filter=both) == ["b"]
-    assert await found(mediator, database, order=(OrderBy(price, True),), limit=2) == ["c", "b"]
+    at_least = Compare(Comparison.GE, price, 2)
+    assert await query_ids(mediator, database, filter=at_least, order=(OrderBy(price),)) == [
+        "b",
+        "c",
+    ]
+    both = And((at_least, Exists(("labels",)), Compare(Comparison.NE, ("name",), "c")))
+    assert await query_ids(mediator, database, filter=both) == ["b"]
+    assert await query_ids(mediator, database, order=(OrderBy(price, True),), limit=2) == ["c", "b"]
     aggregate = Aggregate(
         (), {"sum": Computation(Function.SUM, price), "n": Computation(Function.COUNT)}
     )
-    query = Query(database, "products", filter=atleast, aggregate=aggregate, allow_scan=True)
+    query = Query(database, "products", filter=at_least, aggregate=aggregate, allow_scan=True)
     (row,) = (await mediator.mediator.data.query(query, STRONG)).rows
     assert row.computed == {"sum": 5, "n": 2}
-    # As of a request that was read under the former schema.
+    # As for a request that was parsed under the former schema.
     with pytest.raises(Conflict, match="no longer has the field price"):
         await mediator.get(database, "products", "a", ("price",))
     with pytest.raises(Conflict, match="no longer has the field price"):
-        await found(mediator, database, filter=Exists(("price",)))
+        await query_ids(mediator, database, filter=Exists(("price",)))
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, "all"])
-async def test_writes_go_by_the_new_names(mediator: Service, system: str) -> None:
-    database = await filled(mediator, system)
-    await renamed(mediator, database, system)
+async def test_writes_use_the_new_names(mediator: Service, system: str) -> None:
+    database = await fill_database(mediator, system)
+    await rename(mediator, database, system)
     inc, add = (
         OperatorCall("unit_price", Operator.INC, 5),
         OperatorCall("labels", Operator.ADD_TO_SET, "y"),
@@ -92,30 +103,32 @@ async def test_writes_go_by_the_new_names(mediator: Service, system: str) -> Non
         )
     )
     assert (await mediator.values(database, "products", "c") or {})["unit_price"] == 6
-    for late in (
+    for write in (
         Put(database, "products", "a", unique("op"), values={"price": 1}),
         Update(database, "products", "a", unique("op"), values={"price": 1}),
     ):
         with pytest.raises(Conflict, match="no longer has the field price"):
-            await mediator.mediator.data.write(late)
+            await mediator.mediator.data.write(write)
     await mediator.mediator.data.write(Delete(database, "products", "b", unique("op")))
     await mediator.create(database, "products", "d", unit_price=7)
-    assert await found(mediator, database, filter=Compare(Comparison.GE, ("unit_price",), 0)) == [
+    assert await query_ids(
+        mediator, database, filter=Compare(Comparison.GE, ("unit_price",), 0)
+    ) == [
         "c",
         "d",
     ]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_a_retry_is_answered_by_the_new_names(mediator: Service, system: str) -> None:
-    database = await filled(mediator, system)
+async def test_a_retry_is_answered_with_the_new_names(mediator: Service, system: str) -> None:
+    database = await fill_database(mediator, system)
     call = OperatorCall("price", Operator.INC, 1)
     operation = Update(database, "products", "a", unique("op"), fingerprint="f", operators=(call,))
     await mediator.mediator.data.write(operation)
-    await renamed(mediator, database, system)
-    remembered = await mediator.mediator.data.recall(operation)
-    assert remembered is not None
-    assert remembered.values == {"unit_price": 2}
+    await rename(mediator, database, system)
+    result = await mediator.mediator.data.recall(operation)
+    assert result is not None
+    assert result.values == {"unit_price": 2}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -155,12 +168,12 @@ async def test_joins_follow_renamed_references(mediator: Service, system: str) -
     assert joined.values == {"label": "corner"}
 
 
-async def test_names_go_round(mediator: Service) -> None:
-    """A name that has become free is that of another field, whose values are its own."""
-    database = await filled(mediator, "redis")
+async def test_former_names_can_be_reused(mediator: Service) -> None:
+    """A field that reuses a former name has its own values."""
+    database = await fill_database(mediator, "redis")
     control = mediator.mediator.control
-    await renamed(mediator, database, "redis")
-    await renamed(mediator, database, "redis", ChangeOptions(), price=field_on("redis", "integer"))
+    await rename(mediator, database, "redis")
+    await rename(mediator, database, "redis", ChangeOptions(), price=field_on("redis", "integer"))
     assert (await mediator.values(database, "products", "a") or {}).keys() == {
         "name",
         "unit_price",
@@ -197,22 +210,22 @@ def _integer() -> dict[str, Any]:
 async def test_a_class_without_objects_gives_a_former_name_to_a_field_of_another_type(
     mediator: Service, system: str
 ) -> None:
-    """In one change the field goes that has this stored name, and another one comes."""
+    """One change drops the field with this stored name and adds another one."""
     database = await mediator.put_schema(classes(system))
-    await renamed(mediator, database, system)
+    await rename(mediator, database, system)
     document = {"classes": classes(system, "name", "labels", price=field_on(system))}
     await mediator.mediator.control.set_schema(database, document)
     await mediator.create(database, "products", "a", price="one")
     assert await mediator.values(database, "products", "a") == {"price": "one"}
 
 
-async def test_a_field_that_goes_while_one_comes_may_be_meant_to_be_renamed(
+async def test_a_refused_drop_beside_an_added_field_suggests_a_rename(
     mediator: Service,
 ) -> None:
-    database = await filled(mediator, "mongo")
+    database = await fill_database(mediator, "mongo")
     with pytest.raises(DataWouldMove) as refused:
-        await renamed(mediator, database, "mongo", ChangeOptions())
-    plan = {each["node"]: each["reason"] for each in refused.value.extra["plan"]}
+        await rename(mediator, database, "mongo", ChangeOptions())
+    plan = {move["node"]: move["reason"] for move in refused.value.extra["plan"]}
     assert plan["products.price"].endswith("to rename it, pass rename=products.price:unit_price")
     assert plan["products.tags"].endswith("to rename it, pass rename=products.tags:labels")
 
@@ -234,15 +247,15 @@ async def test_a_field_that_goes_while_one_comes_may_be_meant_to_be_renamed(
 async def test_renames_that_do_not_fit_are_refused(
     mediator: Service, names: dict[str, dict[str, str]], reason: str
 ) -> None:
-    database = await filled(mediator, "redis")
+    database = await fill_database(mediator, "redis")
     with pytest.raises(Invalid) as refused:
-        await renamed(mediator, database, "redis", ChangeOptions(rename=names))
-    assert [each.pointer for each in refused.value.locations] == ["rename"]
+        await rename(mediator, database, "redis", ChangeOptions(rename=names))
+    assert [location.pointer for location in refused.value.locations] == ["rename"]
     assert reason in refused.value.locations[0].detail
 
 
 async def test_constraints_of_a_renamed_field_are_checked(mediator: Service) -> None:
-    database = await filled(mediator, "redis")
+    database = await fill_database(mediator, "redis")
     document = {"classes": classes("redis", "unit_price", "labels")}
     document["classes"]["products"]["fields"]["unit_price"]["minimum"] = 2
     change = await mediator.mediator.control.set_schema(
@@ -256,19 +269,19 @@ async def test_constraints_of_a_renamed_field_are_checked(mediator: Service) -> 
 
 
 async def test_a_renamed_field_keeps_its_override(mediator: Service) -> None:
-    database = await filled(mediator, "redis")
+    database = await fill_database(mediator, "redis")
     until = datetime.now(UTC) + timedelta(days=1)
     override = Override("redis", "until the audit", until)
     options = ChangeOptions(overrides={"products.price": override})
     control = mediator.mediator.control
     await control.set_schema(database, {"classes": classes("redis")}, options=options)
-    change = await renamed(mediator, database, "redis")
+    change = await rename(mediator, database, "redis")
     assert change.overrides.keys() == {"products.unit_price"}
     assert change.placements["products.unit_price"]["kind"] == "overridden"
 
 
-async def test_the_history_says_what_was_renamed(mediator: Service) -> None:
-    database = await filled(mediator, "postgres")
-    await renamed(mediator, database, "postgres")
+async def test_the_history_counts_renamed_fields(mediator: Service) -> None:
+    database = await fill_database(mediator, "postgres")
+    await rename(mediator, database, "postgres")
     (newest,) = await mediator.mediator.control.schema_revisions(database, None, 1)
     assert newest.changes == {"added": 0, "removed": 0, "changed": 0, "renamed": 2}

@@ -1,4 +1,4 @@
-"""Fields of unique constraints that are renamed: what was claimed before stays claimed."""
+"""Renamed fields of unique constraints: existing claims stay valid."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_values_stay_unique(mediator: Service, system: str, elsewhere: str
     assert refused.value.locations[0].pointer == "/mail"
     with pytest.raises(Conflict) as refused:
         await put("ben", country="UK", surname="Ada")
-    assert [each.pointer for each in refused.value.locations] == ["/country", "/surname"]
+    assert [location.pointer for location in refused.value.locations] == ["/country", "/surname"]
     await put("ben", mail="ben@x", country="UK", surname="Ben", remarks="second")
     update: Values = {"mail": "ada@x", "remarks": "third"}
     with pytest.raises(Conflict):

@@ -1,4 +1,4 @@
-"""The last versions of schemas, as the catalogue keeps them and the admin API shows them."""
+"""The last revisions of schemas in the catalogue and the admin API."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def put(admin: httpx.AsyncClient, database: str, document: dict[str, Any]) -> None:
-    answer = await admin.put(database, json=document)
-    assert answer.status_code == 200, answer.text
+    response = await admin.put(database, json=document)
+    assert response.status_code == 200, response.text
 
 
-async def test_each_version_is_kept_as_it_was(admin: httpx.AsyncClient) -> None:
+async def test_each_version_is_kept_unchanged(admin: httpx.AsyncClient) -> None:
     database = unique("db")
-    shown = []
+    schemas = []
     for fields in (("title",), ("title", "body", "more"), ("title", "body", "more"), ("body",)):
         await put(admin, database, documents(*fields))
-        shown.append((await admin.get(database)).json()["schema"])
+        schemas.append((await admin.get(database)).json()["schema"])
     assert (await admin.patch(database, json={"mode": "entity"})).status_code == 200
     assert (await admin.put(f"{database}?dry_run=true", json=EMPTY)).status_code == 200
     listed = (await admin.get(f"{database}/revisions")).json()
     assert listed["next"] is None
-    assert [each["version"] for each in listed["items"]] == [5, 4, 3, 2, 1]
-    assert [each["by"] for each in listed["items"]] == [None] * 5, "no key is required here"
-    times = [datetime.fromisoformat(each["at"]) for each in listed["items"]]
+    assert [revision["version"] for revision in listed["items"]] == [5, 4, 3, 2, 1]
+    assert [revision["by"] for revision in listed["items"]] == [None] * 5, "no key is required here"
+    times = [datetime.fromisoformat(revision["at"]) for revision in listed["items"]]
     assert times == sorted(times, reverse=True)
-    assert [each["changes"] for each in listed["items"]] == [
+    assert [revision["changes"] for revision in listed["items"]] == [
         {"added": 0, "removed": 0, "changed": 1},
         {"added": 0, "removed": 2, "changed": 0},
         {"added": 0, "removed": 0, "changed": 0},
         {"added": 2, "removed": 0, "changed": 0},
         {"added": 3, "removed": 0, "changed": 0},
     ]
-    for version, schema in enumerate(shown, 1):
+    for version, schema in enumerate(schemas, 1):
         revision = (await admin.get(f"{database}/revisions/{version}")).json()
         assert revision == {
             "schema": schema,
@@ -76,14 +76,14 @@ async def test_revisions_are_read_page_by_page(admin: httpx.AsyncClient) -> None
     database = unique("db")
     for count in range(1, 6):
         await put(admin, database, documents(*"abcde"[:count]))
-    seen: list[int] = []
+    versions: list[int] = []
     before: int | None = None
     for _ in range(3):
         parameters = {"limit": 2} if before is None else {"limit": 2, "before": before}
         page = (await admin.get(f"{database}/revisions", params=parameters)).json()
-        seen += [each["version"] for each in page["items"]]
+        versions += [item["version"] for item in page["items"]]
         before = page["next"]
-    assert (seen, before) == ([5, 4, 3, 2, 1], None)
+    assert (versions, before) == ([5, 4, 3, 2, 1], None)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_revisions_are_read_page_by_page(admin: httpx.AsyncClient) -> None
         ("nowhere/revisions/1", 404, "not-found"),
     ],
 )
-async def test_what_is_not_there_or_malformed_is_refused(
+async def test_unknown_and_malformed_revisions_are_refused(
     admin: httpx.AsyncClient, path: str, status: int, slug: str
 ) -> None:
     database = unique("db")
@@ -109,7 +109,7 @@ async def test_what_is_not_there_or_malformed_is_refused(
     assert_problem(await admin.get(path.format(database)), status, slug)
 
 
-async def test_they_go_with_their_database(admin: httpx.AsyncClient) -> None:
+async def test_revisions_are_dropped_with_their_database(admin: httpx.AsyncClient) -> None:
     database = unique("db")
     await put(admin, database, documents("former"))
     assert (await admin.delete(database)).status_code == 200
@@ -124,13 +124,13 @@ async def test_they_go_with_their_database(admin: httpx.AsyncClient) -> None:
 @pytest.fixture
 async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[Catalogue]:
     async with scratch_catalogue(postgresql_config) as url:
-        opened = Catalogue(url)
-        await opened.open()
-        yield opened
-        await opened.close()
+        catalogue = Catalogue(url)
+        await catalogue.open()
+        yield catalogue
+        await catalogue.close()
 
 
-async def test_only_the_last_are_kept(catalogue: Catalogue) -> None:
+async def test_only_the_last_revisions_are_kept(catalogue: Catalogue) -> None:
     schemas = CatalogueSchemas(catalogue)
     for name in ("one", "other"):
         for version in range(1, REVISIONS_KEPT + 3):
@@ -138,9 +138,9 @@ async def test_only_the_last_are_kept(catalogue: Catalogue) -> None:
                 StoredDatabase(name, name, version, {**EMPTY, "mode": str(version)}, {})
             )
     for name in ("one", "other"):
-        found = await schemas.revisions(name, None, 2 * REVISIONS_KEPT)
+        revisions = await schemas.revisions(name, None, 2 * REVISIONS_KEPT)
         newest = REVISIONS_KEPT + 2
-        assert [each.version for each in found] == [*range(newest, 2, -1)]
+        assert [revision.version for revision in revisions] == [*range(newest, 2, -1)]
         assert await schemas.revision(name, 2) is None
         oldest = await schemas.revision(name, 3)
         assert oldest is not None
@@ -148,21 +148,21 @@ async def test_only_the_last_are_kept(catalogue: Catalogue) -> None:
 
 
 async def test_tenants_see_their_own_authors_only(running: Guarded) -> None:
-    """The schema was set by the operator, then by its owner; then the database is given away."""
+    """The operator set the schema, then its owner; then the database gets another owner."""
     path = f"/admin/v1/schemas/{running.database}"
     operator = await running.headers("operator", "schema")
     own = await running.headers("own", "schema")
-    answer = await running.admin.patch(path, json={"annotations": []}, headers=own)
-    assert answer.status_code == 200, answer.text
+    response = await running.admin.patch(path, json={"annotations": []}, headers=own)
+    assert response.status_code == 200, response.text
 
     async def authors(headers: dict[str, str]) -> list[Any]:
         listed = await running.admin.get(f"{path}/revisions", headers=headers)
         assert listed.status_code == 200, listed.text
-        found = [each["by"] for each in listed.json()["items"]]
-        for number, by in enumerate(reversed(found), 1):
-            one = await running.admin.get(f"{path}/revisions/{number}", headers=headers)
-            assert one.json()["by"] == by
-        return found
+        subjects = [item["by"] for item in listed.json()["items"]]
+        for number, by in enumerate(reversed(subjects), 1):
+            revision = await running.admin.get(f"{path}/revisions/{number}", headers=headers)
+            assert revision.json()["by"] == by
+        return subjects
 
     theirs = {"tenant": "operator", "subject": "somebody"}
     mine = {"tenant": running.owner, "subject": "somebody"}

@@ -1,4 +1,4 @@
-"""Staleness probes over HTTP: live paths, everything that is refused, and what is left behind."""
+"""Staleness probes over HTTP: live paths, refused requests, and objects left behind."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ FIELDS = {
 
 
 class StaleCache:
-    """A cache that gives out each answer a few times more, whatever was written meanwhile."""
+    """A cache that repeats each response `more` times, whatever was written meanwhile."""
 
     def __init__(self, origin: Callable[..., Any], more: int) -> None:
         self._origin, self._more = origin, more
-        self._kept: dict[str, tuple[list[dict[str, Any]], int]] = {}
+        self._responses: dict[str, tuple[list[dict[str, Any]], int]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        messages, left = self._kept.get(scope["path"], ([], 0))
-        if not left:
-            messages, left = [], self._more + 1
+        messages, remaining = self._responses.get(scope["path"], ([], 0))
+        if not remaining:
+            messages, remaining = [], self._more + 1
 
             async def keep(message: dict[str, Any]) -> None:
                 messages.append(message)
 
             await self._origin(scope, receive, keep)
-        self._kept[scope["path"]] = messages, left - 1
+        self._responses[scope["path"]] = messages, remaining - 1
         for message in messages:
             await send(message)
 
@@ -72,35 +72,35 @@ async def admin_of(data: DataPlane, *caches: str) -> AsyncIterator[httpx.AsyncCl
     await probes.stop()
 
 
-async def measured(admin: httpx.AsyncClient, **request: Any) -> dict[str, Any]:
+async def run_probe(admin: httpx.AsyncClient, **request: Any) -> dict[str, Any]:
     plan = {"count": 5, "rate": 100, "timeout_s": 60}
     started = await admin.post(ADDRESS, json={**NOTES, **plan, **request})
     assert started.status_code == 202, started.text
     assert started.json()["state"] == "running"
     last: dict[str, Any] = {}
 
-    async def ended() -> bool:
+    async def has_ended() -> bool:
         last.update((await admin.get(ADDRESS)).json())
         return bool(last["state"] != "running")
 
-    await eventually(ended)
+    await eventually(has_ended)
     assert (last["state"], last["progress"]) == ("done", 1), last
     return last
 
 
-def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    document: dict[str, Any] = answer.json()
+def problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
     assert document["type"] == f"/problems/{slug}"
     return document
 
 
 @pytest.mark.parametrize("class_name", ["notes", "exact"])
-async def test_systems_that_are_fresh_are_found_fresh(class_name: str) -> None:
+async def test_systems_without_staleness_are_reported_fresh(class_name: str) -> None:
     data = plane()
     async with admin_of(data) as admin:
-        report = (await measured(admin, **{"class": class_name}))["report"]
+        report = (await run_probe(admin, **{"class": class_name}))["report"]
     assert (report["count"], report["failures"], report["unseen"]) == (5, 0, 0)
     assert (report["bound_s"], report["surely_beyond"]) == (0.0, 0)
     assert report["lower_s"]["max"] == 0
@@ -112,7 +112,7 @@ async def test_a_probe_detects_a_stale_cache() -> None:
     data = plane()
     api = DataApi(data, DataOptions(b"k" * 32), lambda _: None)
     async with served(StaleCache(api, 3)) as cache, admin_of(data, f"{cache}/") as admin:
-        result = await measured(admin, path=cache, rate=100, bound_s=0)
+        result = await run_probe(admin, path=cache, rate=100, bound_s=0)
     report = result["report"]
     assert (report["count"], report["failures"], report["path"]) == (5, 0, cache)
     assert report["surely_beyond"] > 0
@@ -123,7 +123,7 @@ async def test_a_probe_detects_a_stale_cache() -> None:
 async def test_an_unreachable_cache_is_reported_as_a_failure() -> None:
     data, nowhere = plane(), "http://127.0.0.1:1"
     async with admin_of(data, nowhere) as admin:
-        report = (await measured(admin, path=nowhere))["report"]
+        report = (await run_probe(admin, path=nowhere))["report"]
     assert (report["count"], report["failures"]) == (0, 5)
     assert report["reasons"] == [f"Nothing can be read through {nowhere}: ConnectError."]
     assert not any(data.objects.values())
@@ -142,27 +142,29 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("pointer", "members"), REFUSED.items())
-async def test_every_mistake_is_named(pointer: str, members: dict[str, Any]) -> None:
+async def test_every_mistake_is_located(pointer: str, members: dict[str, Any]) -> None:
     async with admin_of(plane()) as admin:
-        answer = await admin.post(ADDRESS, json={**NOTES, **members})
-        assert [it["pointer"] for it in problem(answer, 400, "invalid")["errors"]] == [pointer]
+        response = await admin.post(ADDRESS, json={**NOTES, **members})
+        assert [error["pointer"] for error in problem(response, 400, "invalid")["errors"]] == [
+            pointer
+        ]
         problem(await admin.get(ADDRESS), 404, "not-found")
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"null", b'{"count": 1e999}', b"[" * 60_000])
 async def test_hostile_bodies_get_a_problem(body: bytes) -> None:
     async with admin_of(plane()) as admin:
-        answer = await admin.post(ADDRESS, content=body)
-        assert answer.status_code == 400, answer.text
-        problem(answer, 400, answer.json()["type"].removeprefix("/problems/"))
+        response = await admin.post(ADDRESS, content=body)
+        assert response.status_code == 400, response.text
+        problem(response, 400, response.json()["type"].removeprefix("/problems/"))
         large = await admin.post(ADDRESS, content=b" " * 70_000)
         problem(large, 413, "body-too-large")
 
 
-async def test_no_probe_lasts_for_ever() -> None:
+async def test_the_duration_of_a_probe_is_bounded() -> None:
     async with admin_of(plane()) as admin:
-        answer = await admin.post(ADDRESS, json={**NOTES, "count": 1000, "rate": 0.1})
-        assert "600 seconds" in problem(answer, 400, "invalid")["errors"][0]["detail"]
+        response = await admin.post(ADDRESS, json={**NOTES, "count": 1000, "rate": 0.1})
+        assert "600 seconds" in problem(response, 400, "invalid")["errors"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -182,8 +184,8 @@ async def test_no_probe_lasts_for_ever() -> None:
 )
 async def test_only_configured_caches_are_probed(path: str) -> None:
     async with admin_of(plane(), "http://cache.example") as admin:
-        answer = await admin.post(ADDRESS, json={**NOTES, "path": path})
-        assert problem(answer, 400, "invalid")["errors"][0]["pointer"] == "/path"
+        response = await admin.post(ADDRESS, json={**NOTES, "path": path})
+        assert problem(response, 400, "invalid")["errors"][0]["pointer"] == "/path"
 
 
 async def test_an_unknown_class_or_database_cannot_be_probed() -> None:
@@ -200,15 +202,15 @@ async def test_one_probe_at_a_time_and_it_can_be_stopped() -> None:
         assert started.status_code == 202
         problem(await admin.post(ADDRESS, json=NOTES), 409, "conflict")
 
-        async def there() -> bool:
+        async def has_objects() -> bool:
             return any(data.objects.values())
 
-        await eventually(there)
+        await eventually(has_objects)
         stopped = await admin.delete(ADDRESS)
         assert (stopped.status_code, stopped.json()["state"]) == (200, "stopped")
         assert stopped.json()["progress"] < 1
         assert not any(data.objects.values())
-        assert (await measured(admin))["report"]["count"] == 5
+        assert (await run_probe(admin))["report"]["count"] == 5
 
 
 async def test_a_probe_that_is_stopped_before_it_begins_is_stopped() -> None:
@@ -237,11 +239,11 @@ async def test_real_systems_are_probed(mediator: Service) -> None:
     fields = {name: field_on(name) for name in ("redis", "postgres", "mongo")}
     database = await mediator.put_schema({"notes": {"fields": fields}})
     async with admin_of(mediator.mediator.data) as admin:
-        report = (await measured(admin, database=database))["report"]
+        report = (await run_probe(admin, database=database))["report"]
     assert (report["count"], report["failures"], report["unseen"]) == (5, 0, 0)
     assert report["lower_s"]["max"] == 0
     for system in mediator.systems_of(database, "notes"):
         store = mediator.mediator.systems.get(system).store
         route = mediator.mediator.data.model.databases[database].classes["notes"]
-        [fragment] = [it for it in route.fragments if it.system == system]
+        [fragment] = [candidate for candidate in route.fragments if candidate.system == system]
         assert await store.count(fragment) == 0

@@ -1,4 +1,4 @@
-"""Systems: registered, opened, examined, described and forgotten."""
+"""Systems: registered, opened, probed, described and unregistered."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from mediator.control.port import SystemRegistration
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
 from tests.conformance.racy import RacyStore
-from tests.process.control.classes import on
+from tests.process.control.classes import class_on
 from tests.process.control.closed_stores import ClosedStores
-from tests.process.control.test_placing_anew import paused, stopped
+from tests.process.control.test_placing_anew import pause_at, wait_until_stopped
 from tests.process.service import NOWHERE, Service, service, unique
 
 
-async def test_a_system_is_registered_used_and_forgotten(
+async def test_a_system_is_registered_used_and_unregistered(
     mediator: Service, replica: Service, redis_config: SystemConfig
 ) -> None:
     control = mediator.mediator.control
     name = unique("redis2")[:30]
     config = replace(redis_config, name=name, namespace=mediator.configs["redis"].namespace + "b")
-    both = await asyncio.gather(
+    results = await asyncio.gather(
         control.register(SystemRegistration(config, metrics={"write_throughput": 1e9})),
         control.register(SystemRegistration(config)),
         return_exceptions=True,
     )
-    assert [type(answer).__name__ for answer in both] == ["dict", "Conflict"]
+    assert [type(result).__name__ for result in results] == ["dict", "Conflict"]
     described = await control.system(name)
     assert {"conditional_updates", "atomic_updates"} <= set(described["capabilities"])
-    database = await mediator.put_schema({"notes": on("redis")})
+    database = await mediator.put_schema({"notes": class_on("redis")})
     assert mediator.systems_of(database, "notes") == (name,)
     await replica.mediator.registry.reconnect()
     await replica.create(database, "notes", "x", title="t")
@@ -58,11 +58,11 @@ async def test_a_system_is_registered_used_and_forgotten(
 
 @pytest.fixture
 async def fast(mediator: Service, replica: Service, other: SystemConfig) -> dict[str, Any]:
-    """Classes that both replicas place on a system which may be removed."""
+    """Classes that both replicas place on a removable system."""
     stated = {"write_throughput": 1e9}
     await mediator.mediator.control.register(SystemRegistration(other, metrics=stated))
     await replica.mediator.registry.reconnect()
-    return {"notes": on("redis")}
+    return {"notes": class_on("redis")}
 
 
 async def test_a_system_that_gets_a_class_while_it_is_removed_is_kept(
@@ -72,9 +72,9 @@ async def test_a_system_that_gets_a_class_while_it_is_removed_is_kept(
     fast: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    removal = paused(monkeypatch, mediator.mediator.registrations, "remove")
+    removal = pause_at(monkeypatch, mediator.mediator.registrations, "remove")
     removing = asyncio.create_task(mediator.mediator.control.unregister(other.name))
-    await stopped(removing, by=removal)
+    await wait_until_stopped(removing, by=removal)
     database = await replica.put_schema(fast)
     await replica.create(database, "notes", "x", title="kept")
     assert replica.systems_of(database, "notes") == (other.name,)
@@ -82,22 +82,22 @@ async def test_a_system_that_gets_a_class_while_it_is_removed_is_kept(
     with pytest.raises(Conflict) as refused:
         await removing
     assert refused.value.extra["classes"] == [f"{database}.notes"]
-    for of in (mediator, replica):
-        await of.mediator.registry.reconnect()
-        assert await of.values(database, "notes", "x") == {"title": "kept"}
+    for plane in (mediator, replica):
+        await plane.mediator.registry.reconnect()
+        assert await plane.values(database, "notes", "x") == {"title": "kept"}
     await mediator.mediator.control.delete_schema(database)
 
 
-async def test_a_class_that_gets_a_system_while_that_is_removed_is_refused(
+async def test_a_class_whose_system_is_removed_meanwhile_is_refused(
     mediator: Service,
     replica: Service,
     other: SystemConfig,
     fast: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    put = paused(monkeypatch, replica.mediator.stored_schemas, "put")
+    put = pause_at(monkeypatch, replica.mediator.stored_schemas, "put")
     setting = asyncio.create_task(replica.put_schema(fast))
-    await stopped(setting, by=put)
+    await wait_until_stopped(setting, by=put)
     await mediator.mediator.control.unregister(other.name)
     put.open.set()
     with pytest.raises(Conflict, match=f"system {other.name} was removed meanwhile"):
@@ -115,7 +115,7 @@ async def test_systems_keep_the_order_of_the_settings(mediator: Service) -> None
 async def test_metrics_stated_at_another_replica_are_kept(
     mediator: Service, replica: Service
 ) -> None:
-    """Neither replica has seen the other registration."""
+    """Neither replica has read the other's registration."""
     before = (await mediator.mediator.control.system("redis"))["stated_metrics"]
     await replica.mediator.registry.reconnect()
     await mediator.mediator.control.amend("redis", metrics={"write_latency": 0.125})
@@ -161,7 +161,7 @@ async def test_an_invalid_url_is_refused_without_revealing_it(
 async def test_a_system_that_is_down_at_the_start_is_opened_later(
     mediator: Service, system_configs: Sequence[SystemConfig]
 ) -> None:
-    name = await mediator.put_schema({"near": on("postgres"), "far": on("redis")})
+    name = await mediator.put_schema({"near": class_on("postgres"), "far": class_on("redis")})
     server = ClosedStores("redis")
     async with service(system_configs, mediator.catalogue_url, factory=server) as late:
         await late.create(name, "near", "x", title="t")
@@ -177,19 +177,19 @@ async def test_a_system_that_is_down_at_the_start_is_opened_later(
         assert (await late.mediator.control.readiness())["degraded"] == []
 
 
-class Slow:
-    """A store whose opening a test can delay, and that shows whether it is open."""
+class SlowStore:
+    """A store whose opening a test can delay; `open_` tells whether it is open."""
 
-    def __init__(self, store: Store, let: asyncio.Event) -> None:
+    def __init__(self, store: Store, resume: asyncio.Event) -> None:
         self._store = store
-        self._let = let
+        self._resume = resume
         self.open_ = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def open(self) -> None:
-        await self._let.wait()
+        await self._resume.wait()
         await self._store.open()
         self.open_ = True
 
@@ -199,72 +199,74 @@ class Slow:
 
 
 @dataclass
-class Opens:
-    """Makes stores, and lets those of one system be opened only on demand."""
+class SlowStores:
+    """A store factory; stores of one system open only once `resume` is set."""
 
     name: str
     opening: asyncio.Event = field(default_factory=asyncio.Event)
-    let: asyncio.Event = field(default_factory=asyncio.Event)
-    stores: list[Slow] = field(default_factory=list)
+    resume: asyncio.Event = field(default_factory=asyncio.Event)
+    stores: list[SlowStore] = field(default_factory=list)
 
     def __call__(self, config: SystemConfig) -> Store:
         store: Any = make_store(config)
         if config.name == self.name:
-            store = Slow(store, self.let)
+            store = SlowStore(store, self.resume)
             self.stores.append(store)
             self.opening.set()
-        opened: Store = store
-        return opened
+        typed: Store = store
+        return typed
 
 
 @pytest.fixture
 async def other(
     mediator: Service, redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SystemConfig]:
-    """A system that the other replica registers, forgotten at the end; its server is known."""
-    [findings] = [each.findings for each in mediator.mediator.registry if each.name == "redis"]
+    """A system for the other replica to register; its server is not probed."""
+    [findings] = [
+        system.findings for system in mediator.mediator.registry if system.name == "redis"
+    ]
 
-    async def examined(*_: object) -> Findings | None:
+    async def return_findings(*_: object) -> Findings | None:
         return findings
 
-    monkeypatch.setattr(Opening, "examine", examined)
+    monkeypatch.setattr(Opening, "examine", return_findings)
     namespace = mediator.configs["redis"].namespace + "c"
     config = replace(redis_config, name=unique("other")[:30], namespace=namespace)
     yield config
-    for known in await mediator.mediator.control.systems():
-        if known["name"] == config.name:
+    for description in await mediator.mediator.control.systems():
+        if description["name"] == config.name:
             await mediator.mediator.control.unregister(config.name)
 
 
 async def test_concurrent_reconnections_open_one_store(
     mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
 ) -> None:
-    """The periodic task that looks for systems may be at it when settings are taken over."""
-    opens = Opens(other.name)
-    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+    """The periodic task can reconnect while the settings are being registered."""
+    factory = SlowStores(other.name)
+    async with service(system_configs, mediator.catalogue_url, factory=factory) as late:
         await mediator.mediator.control.register(SystemRegistration(other))
         registry = late.mediator.registry
-        both = [asyncio.create_task(registry.reconnect()) for _ in range(2)]
-        await opens.opening.wait()
-        opens.let.set()
-        await asyncio.gather(*both)
-        assert [store.open_ for store in opens.stores] == [True]
-    assert not opens.stores[0].open_
+        reconnections = [asyncio.create_task(registry.reconnect()) for _ in range(2)]
+        await factory.opening.wait()
+        factory.resume.set()
+        await asyncio.gather(*reconnections)
+        assert [store.open_ for store in factory.stores] == [True]
+    assert not factory.stores[0].open_
 
 
-async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
+async def test_a_system_unregistered_while_it_is_opened_stays_unregistered(
     mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
 ) -> None:
-    opens = Opens(other.name)
+    factory = SlowStores(other.name)
     control = mediator.mediator.control
-    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+    async with service(system_configs, mediator.catalogue_url, factory=factory) as late:
         await control.register(SystemRegistration(other))
         opening = asyncio.create_task(late.mediator.registry.reconnect())
-        await opens.opening.wait()
+        await factory.opening.wait()
         await control.unregister(other.name)
-        opens.let.set()
+        factory.resume.set()
         await opening
-        assert [store.open_ for store in opens.stores] == [False]
+        assert [store.open_ for store in factory.stores] == [False]
         with pytest.raises(Unavailable):
             late.mediator.systems.get(other.name)
         await late.mediator.registry.reconnect()
@@ -275,18 +277,18 @@ async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
 async def test_of_two_replicas_that_register_a_name_one_is_refused(
     mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
 ) -> None:
-    opens = Opens(other.name)
-    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
-        both = [
+    factory = SlowStores(other.name)
+    async with service(system_configs, mediator.catalogue_url, factory=factory) as late:
+        registrations = [
             asyncio.create_task(late.mediator.control.register(SystemRegistration(other))),
             asyncio.create_task(mediator.mediator.control.register(SystemRegistration(other))),
         ]
-        await both[1]
-        opens.let.set()
+        await registrations[1]
+        factory.resume.set()
         with pytest.raises(Conflict, match="There is a system"):
-            await both[0]
-        # The periodic task may have found the other's meanwhile, and have opened that.
-        assert not opens.stores[0].open_
+            await registrations[0]
+        # The periodic task can have opened the other's store meanwhile.
+        assert not factory.stores[0].open_
 
 
 async def test_a_store_whose_conditional_writes_race_is_refused(
@@ -297,9 +299,9 @@ async def test_a_store_whose_conditional_writes_race_is_refused(
         racy: Any = RacyStore(store)
         return racy if config.name == "racy" else store
 
-    async with service(system_configs, mediator.catalogue_url, factory=factory) as started:
-        config = replace(started.configs["redis"], name="racy")
+    async with service(system_configs, mediator.catalogue_url, factory=factory) as instance:
+        config = replace(instance.configs["redis"], name="racy")
         with pytest.raises(Conflict, match="cannot hold data"):
-            await started.mediator.control.register(SystemRegistration(config))
+            await instance.mediator.control.register(SystemRegistration(config))
         with pytest.raises(NotFound):
-            await started.mediator.control.system("racy")
+            await instance.mediator.control.system("racy")

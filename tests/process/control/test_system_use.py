@@ -1,5 +1,4 @@
-"""Systems that their operator drains, or suspends: what is placed there, what is called, and when
-that ends."""
+"""Systems that an operator drains or suspends: placements, calls, and the end of both."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from mediator.base.observation import CircuitChanged
 from mediator.control.port import SeenStatements, SystemUse
 from mediator.stores.port import SystemConfig
 from tests.process.caching.newspaper import assert_problem
-from tests.process.control.classes import on
+from tests.process.control.classes import class_on
 from tests.process.service import Service, scratch_catalogue, service
 
 
@@ -24,66 +23,66 @@ from tests.process.service import Service, scratch_catalogue, service
 async def own(
     system_configs: Sequence[SystemConfig], postgresql_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    """An installation of its own, as no other may have its systems suspended."""
+    """A separate installation, as the systems of a shared one must not be suspended."""
     async with (
         scratch_catalogue(postgresql_config) as url,
-        service(system_configs, url) as started,
+        service(system_configs, url) as instance,
     ):
-        await started.favour()
-        yield started
+        await instance.favour()
+        yield instance
 
 
-async def test_nothing_else_is_placed_on_a_system_that_is_drained(own: Service) -> None:
+async def test_nothing_new_is_placed_on_a_system_that_is_drained(own: Service) -> None:
     control = own.mediator.control
-    database = await own.put_schema({"notes": on("redis")})
+    database = await own.put_schema({"notes": class_on("redis")})
     await own.create(database, "notes", "x", title="t")
     described = await control.amend("redis", use=SystemUse.DRAINING)
     assert (described["use"], described["state"]) == ("draining", "serving")
-    assert await own.values(database, "notes", "x") == {"title": "t"}, "what is there is used"
+    assert await own.values(database, "notes", "x") == {"title": "t"}, "existing data is served"
     await own.create(database, "notes", "y", title="t")
-    other = await own.put_schema({"notes": on("redis")})
+    other = await own.put_schema({"notes": class_on("redis")})
     assert own.systems_of(other, "notes") != ("redis",)
     with pytest.raises(Unplaceable) as refused:
-        await own.put_schema({"notes": on("redis")}, system="redis")
+        await own.put_schema({"notes": class_on("redis")}, system="redis")
     assert "its operator has it draining" in str(refused.value.locations)
-    classes = {"notes": on("redis"), "more": on("redis")}
+    classes = {"notes": class_on("redis"), "more": class_on("redis")}
     await control.set_schema(database, {"classes": classes})
     assert own.systems_of(database, "notes") == ("redis",), "data stays where it is"
     assert own.systems_of(database, "more") != ("redis",)
     await control.amend("redis", use=SystemUse.FULL)
-    third = await own.put_schema({"notes": on("redis")})
+    third = await own.put_schema({"notes": class_on("redis")})
     assert own.systems_of(third, "notes") == ("redis",)
 
 
 async def test_moves_off_a_system_are_listed_before_it_is_drained_and_after(own: Service) -> None:
     control = own.mediator.control
-    database = await own.put_schema({"notes": on("redis"), "texts": on("postgres")})
-    bound = await own.put_schema({"notes": on("redis")}, system="redis")
+    database = await own.put_schema({"notes": class_on("redis"), "texts": class_on("postgres")})
+    bound = await own.put_schema({"notes": class_on("redis")}, system="redis")
     for use in (SystemUse.FULL, SystemUse.DRAINING):
         await control.amend("redis", use=use)
-        found = {
-            (each["database"], each["node"]): each for each in await control.moves_off("redis")
+        moves = {
+            (move["database"], move["node"]): move for move in await control.moves_off("redis")
         }
-        assert {name for name, _ in found} == {database, bound}
-        move = found[database, "notes.title"]
+        assert {name for name, _ in moves} == {database, bound}
+        move = moves[database, "notes.title"]
         assert move["proposed"] not in (None, "redis")
         assert move["why"]
-        assert [each["proposed"] for (name, _), each in found.items() if name == bound] == [None]
+        assert [move["proposed"] for (name, _), move in moves.items() if name == bound] == [None]
     assert await control.moves_off("mongo") == []
 
 
-async def test_a_system_is_used_that_has_a_materialised_view_only(own: Service) -> None:
-    control, classes = own.mediator.control, {"notes": on("redis")}
-    named = await own.put_schema(
+async def test_a_system_with_only_a_materialised_view_is_in_use(own: Service) -> None:
+    control, classes = own.mediator.control, {"notes": class_on("redis")}
+    database = await own.put_schema(
         classes, mode="microbatched", materialised_view={"system": "postgres"}
     )
     with pytest.raises(Conflict) as refused:
         await control.unregister("postgres")
-    assert refused.value.extra["classes"] == [f"{named}.notes"]
-    assert (await control.readiness())["systems"]["postgres"]["serves"] == [f"{named}.notes"]
+    assert refused.value.extra["classes"] == [f"{database}.notes"]
+    assert (await control.readiness())["systems"]["postgres"]["serves"] == [f"{database}.notes"]
     [move] = await control.moves_off("postgres")
-    assert (move["database"], move["node"], move["proposed"]) == (named, "*", None)
-    assert (await control.delete_schema(named))["dropped"]
+    assert (move["database"], move["node"], move["proposed"]) == (database, "*", None)
+    assert (await control.delete_schema(database))["dropped"]
 
     chosen = await own.put_schema(classes, mode="microbatched")
     copy = own.mediator.data.model.databases[chosen].classes["notes"].copy
@@ -98,17 +97,17 @@ async def test_a_system_is_used_that_has_a_materialised_view_only(own: Service) 
 
 
 async def test_a_drain_becomes_proposals(own: Service) -> None:
-    database = await own.put_schema({"notes": on("redis")})
+    database = await own.put_schema({"notes": class_on("redis")})
     await own.create(database, "notes", "x", title="t")
     assert await own.mediator.control.proposals(database) == []
     await own.mediator.control.amend("redis", use=SystemUse.DRAINING)
-    proposed = await own.mediator.control.proposals(database)
-    assert {each["current"] for each in proposed} == {"redis"}
+    proposals = await own.mediator.control.proposals(database)
+    assert {proposal["current"] for proposal in proposals} == {"redis"}
 
 
 async def test_a_system_that_is_suspended_is_not_called(own: Service) -> None:
     control = own.mediator.control
-    database = await own.put_schema({"notes": on("redis"), "texts": on("postgres")})
+    database = await own.put_schema({"notes": class_on("redis"), "texts": class_on("postgres")})
     await own.create(database, "notes", "x", title="t")
     described = await control.amend("redis", use=SystemUse.SUSPENDED)
     assert (described["use"], described["state"]) == ("suspended", "suspended")
@@ -117,8 +116,8 @@ async def test_a_system_that_is_suspended_is_not_called(own: Service) -> None:
     assert refused.value.system == "redis"
     await own.create(database, "texts", "y", title="t")
     assert "redis" in (await control.readiness())["degraded"]
-    changes = [each for each in own.observed if isinstance(each, CircuitChanged)]
-    assert [(each.system, each.open) for each in changes] == [("redis", True)]
+    events = [event for event in own.observed if isinstance(event, CircuitChanged)]
+    assert [(event.system, event.open) for event in events] == [("redis", True)]
     await control.amend("redis", use=SystemUse.FULL)
     assert await own.values(database, "notes", "x") == {"title": "t"}
 
@@ -127,7 +126,7 @@ async def test_a_system_stays_suspended_over_a_restart_and_on_other_replicas(
     own: Service, system_configs: Sequence[SystemConfig]
 ) -> None:
     control = own.mediator.control
-    database = await own.put_schema({"notes": on("redis")})
+    database = await own.put_schema({"notes": class_on("redis")})
     await own.create(database, "notes", "x", title="t")
     async with service(system_configs, own.catalogue_url) as running:
         await control.amend("redis", use=SystemUse.SUSPENDED)
@@ -142,10 +141,10 @@ async def test_a_system_stays_suspended_over_a_restart_and_on_other_replicas(
         assert await running.values(database, "notes", "x") == {"title": "t"}
 
 
-async def test_statements_that_were_changed_since_they_were_seen_stay(
+async def test_statements_that_changed_after_they_were_read_stay(
     own: Service, system_configs: Sequence[SystemConfig]
 ) -> None:
-    """Also where another replica has changed them, and this one does not know it yet."""
+    """Also if another replica has changed them and this one has not read the change."""
     control = own.mediator.control
     seen = SeenStatements(declared=frozenset(), use=SystemUse.FULL)
     async with service(system_configs, own.catalogue_url) as other:
@@ -154,29 +153,29 @@ async def test_statements_that_were_changed_since_they_were_seen_stay(
             replica.amend("redis", declared=["joins"], use=SystemUse.DRAINING, seen=seen)
             for replica in replicas
         ]
-        done = await asyncio.gather(*changes, return_exceptions=True)
-    refused = [each for each in done if isinstance(each, Conflict)]
+        results = await asyncio.gather(*changes, return_exceptions=True)
+    refused = [result for result in results if isinstance(result, Conflict)]
     assert len(refused) == 3
-    assert all(each.extra == {"declared": ["joins"]} for each in refused)
-    known = SeenStatements(declared=frozenset({"joins"}))
-    described = await control.amend("redis", declared=[], use=SystemUse.FULL, seen=known)
+    assert all(result.extra == {"declared": ["joins"]} for result in refused)
+    current = SeenStatements(declared=frozenset({"joins"}))
+    described = await control.amend("redis", declared=[], use=SystemUse.FULL, seen=current)
     assert (described["declared"], described["use"]) == ([], "full")
 
 
-async def test_operators_drain_by_the_api_and_the_page(own: Service) -> None:
+async def test_operators_drain_with_the_api_and_the_page(own: Service) -> None:
     app = create_admin_app(own.mediator.control, CollectorRegistry())
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    await own.put_schema({"notes": on("redis")})
+    await own.put_schema({"notes": class_on("redis")})
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as admin:
         path = "/admin/v1/systems/redis"
-        done = await admin.patch(path, json={"use": "draining"})
-        assert done.json()["use"] == "draining", done.text
+        response = await admin.patch(path, json={"use": "draining"})
+        assert response.json()["use"] == "draining", response.text
         moves = await admin.get(f"{path}/moves")
         assert moves.json()["items"][0]["node"].startswith("notes")
         for wrong in ({"use": "off"}, {"use": None, "more": 1}, {"use": True}):
             assert_problem(await admin.patch(path, json=wrong), 400, "invalid")
-        absent = await admin.patch("/admin/v1/systems/nowhere", json={"use": "full"})
-        assert_problem(absent, 404, "not-found")
+        unknown = await admin.patch("/admin/v1/systems/nowhere", json={"use": "full"})
+        assert_problem(unknown, 404, "not-found")
         assert_problem(await admin.get("/admin/v1/systems/nowhere/moves"), 404, "not-found")
         page = await admin.get("/systems?system=redis")
         assert "End the drain" in page.text

@@ -1,4 +1,4 @@
-"""Systems that move while they are in use: not one request fails, and the old address is let go."""
+"""Systems that move while in use: no request fails, and the old address is released."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def admin(redis_config: SystemConfig) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def first(mediator: Service, admin: Redis) -> AsyncIterator[SystemConfig]:
-    """A Redis, reached as a user of its own."""
+    """A Redis, reached as a separate user."""
     user = unique("u")
     await acl(admin, "SETUSER", user, "on", ">one", "~*", "&*", "+@all")
     yield as_user(mediator.configs["redis"], user, "one")
@@ -70,17 +70,17 @@ async def running(
 ) -> AsyncIterator[Service]:
     async with scratch_catalogue(postgresql_config) as url:
         configs = [first, mediator.configs["postgres"], mediator.configs["mongo"]]
-        async with service(configs, url) as started:
-            await started.favour()
-            yield started
+        async with service(configs, url) as instance:
+            await instance.favour()
+            yield instance
 
 
 def user_of(config: SystemConfig) -> str:
     return urlsplit(config.url).username or ""
 
 
-async def acl(admin: Any, *words: str) -> None:
-    await admin.execute_command("ACL", *words)
+async def acl(admin: Any, *arguments: str) -> None:
+    await admin.execute_command("ACL", *arguments)
 
 
 async def connections_of(admin: Redis, user: str) -> int:
@@ -111,26 +111,26 @@ async def test_a_system_moves_and_no_request_fails(
         for id_ in "abcd":
             tasks.create_task(write(id_))
 
-        async def quiet(user: str) -> bool:
+        async def is_unused(user: str) -> bool:
             return await connections_of(admin, user) == 0
 
-        assert not await quiet(old)
-        moved = [SystemRegistration(as_user(first, second, "two"))]
-        assert await running.mediator.registry.reconfigure(moved) == ["redis"]
-        assert await running.mediator.registry.reconfigure(moved) == []
-        assert not await quiet(second)
-        await eventually(lambda: quiet(old))
+        assert not await is_unused(old)
+        registrations = [SystemRegistration(as_user(first, second, "two"))]
+        assert await running.mediator.registry.reconfigure(registrations) == ["redis"]
+        assert await running.mediator.registry.reconfigure(registrations) == []
+        assert not await is_unused(second)
+        await eventually(lambda: is_unused(old))
         before = sum(written.values())
 
-        async def more() -> bool:
+        async def has_progressed() -> bool:
             return sum(written.values()) > before + 20
 
-        await eventually(more)
+        await eventually(has_progressed)
         ended.set()
     await acl(admin, "DELUSER", second)
-    listed = str(await running.mediator.control.systems())
-    assert "two" not in listed.split()
-    assert second not in listed
+    systems = str(await running.mediator.control.systems())
+    assert "two" not in systems.split()
+    assert second not in systems
 
 
 async def test_an_address_that_does_not_answer_changes_nothing(
@@ -150,32 +150,32 @@ async def test_an_address_that_does_not_answer_changes_nothing(
     assert await running.mediator.registry.reconfigure([SystemRegistration(partitions)]) == []
 
 
-async def test_refused_settings_of_a_system_that_is_down_are_not_applied_when_it_is_back(
+async def test_refused_settings_of_a_system_that_is_down_are_not_applied_on_its_return(
     running: Service, first: SystemConfig
 ) -> None:
     server = ClosedStores("redis")
-    configs = [first, *(each for each in running.configs.values() if each.name != "redis")]
+    configs = [first, *(config for config in running.configs.values() if config.name != "redis")]
     async with service(configs, running.catalogue_url, factory=server) as other:
         registry = other.mediator.registry
         refused = SystemRegistration(replace(first, namespace="elsewhere"), ("elasticity",))
         with pytest.raises(Conflict, match="another kind or namespace"):
             await registry.reconfigure([refused])
-        absent = SystemRegistration(replace(first, url=NOWHERE))
+        unreachable = SystemRegistration(replace(first, url=NOWHERE))
         with pytest.raises(Unavailable):
-            await registry.reconfigure([absent])
+            await registry.reconfigure([unreachable])
         server.opens = True
         await registry.reconnect()
         assert other.mediator.systems.get("redis").store.config == first
-    stored = {each.name: known_from(each) for each in await running.mediator.registrations.load()}
+    stored = {row.name: known_from(row) for row in await running.mediator.registrations.load()}
     assert stored["redis"].registration.config == first
     assert "elasticity" not in stored["redis"].registration.declared
 
 
 @pytest.mark.parametrize("change", [{"namespace": "elsewhere"}, {"kind": "mongodb"}])
-async def test_no_service_starts_with_a_system_that_has_become_another_one(
+async def test_no_service_starts_with_a_system_of_another_kind_or_namespace(
     running: Service, first: SystemConfig, change: dict[str, str]
 ) -> None:
-    other = replace(first, **change)  # type: ignore[arg-type]  # texts only
+    other = replace(first, **change)  # type: ignore[arg-type]  # strings only
     with pytest.raises(Conflict, match="redis cannot become one of another kind or namespace"):
         async with service([other], running.catalogue_url):
             pass
@@ -215,10 +215,10 @@ async def test_a_signal_reloads_the_systems_file(
             write_file(path, as_user(first, second, "two"))
             os.kill(process.pid, signal.SIGHUP)
 
-            async def moved() -> bool:
+            async def has_moved() -> bool:
                 return await connections_of(admin, second) > 0
 
-            await eventually(moved)
+            await eventually(has_moved)
             os.kill(process.pid, 0)
     await acl(admin, "DELUSER", second)
 
@@ -234,11 +234,11 @@ async def test_an_edit_during_a_start_is_applied(
     await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
     moved, start = as_user(first, second, "two"), Mediator.start
 
-    async def edited(mediator: Mediator) -> None:
+    async def start_then_edit(mediator: Mediator) -> None:
         await start(mediator)
         write_file(path, moved)
 
-    monkeypatch.setattr(Mediator, "start", edited)
+    monkeypatch.setattr(Mediator, "start", start_then_edit)
     async with scratch_catalogue(postgresql_config) as url:
         write_file(path, first)
         await recall([first], url)
@@ -277,14 +277,14 @@ def test_an_invalid_systems_file_is_refused_without_its_content(
     assert "hush" not in str(caught.value)
 
 
-async def test_a_file_is_applied_when_it_changes_and_again_until_that_succeeds(
+async def test_a_changed_file_is_applied_until_that_succeeds(
     tmp_path: Path,
 ) -> None:
-    path, applied, failing = tmp_path / "systems.json", list[str](), [True]
+    path, applied, failures = tmp_path / "systems.json", list[str](), [True]
 
     async def apply(systems: object) -> list[str]:
-        if failing:
-            failing.pop()
+        if failures:
+            failures.pop()
             raise Unavailable("It does not answer.", system="redis")
         assert isinstance(systems, list)
         applied.append(systems[0].config.url)
@@ -292,11 +292,11 @@ async def test_a_file_is_applied_when_it_changes_and_again_until_that_succeeds(
 
     path.write_bytes(text_of(SYSTEM))
     file = SystemsFile(path, apply)
-    failing.clear()
+    failures.clear()
     for _ in range(2):
         await file.apply_changes()
     assert applied == [SYSTEM["url"]]
-    failing.append(True)
+    failures.append(True)
     path.write_bytes(b"half a fi")
     await file.apply_changes()
     path.write_bytes(text_of({**SYSTEM, "url": "redis://y/0"}))

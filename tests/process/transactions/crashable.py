@@ -1,4 +1,4 @@
-"""Coordinators of transactions that stop at any step, as if their process were killed."""
+"""Transaction coordinators that stop at any step, as if their process were killed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ STORE = ("lock", "reserve", "write", "fence")
 
 
 class Killed(BaseException):
-    """The process was killed: nothing of it runs any more."""
+    """The process was killed; none of its code runs any more."""
 
 
 @dataclass
 class CrashPoint:
-    """When a coordinator is killed.
+    """The point at which a coordinator is killed.
 
     Attributes:
-        step: At which of its steps; beyond the last one it survives.
+        step: The number of the step; beyond the last one it survives.
         after: Whether the step is still carried out.
         taken: The steps taken so far.
     """
@@ -38,16 +38,16 @@ class CrashPoint:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was killed."""
+        """Whether the coordinator was killed."""
         return len(self.taken) > self.step
 
     async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
         """Run a step, or raise `Killed`."""
-        left = self.step - len(self.taken)
-        if left < 0:
+        remaining = self.step - len(self.taken)
+        if remaining < 0:
             raise Killed
         self.taken.append(name)
-        if left > 0:
+        if remaining > 0:
             return await send()
         if self.after:
             await send()

@@ -1,4 +1,4 @@
-"""Random histories of transactions and plain writes; coordinators may be killed at any step."""
+"""Random histories of transactions and plain writes; coordinators can be killed at any step."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ CLASSES: dict[str, Any] = {
         }
     },
 }
-MOST_STEPS = 30
+MAX_STEPS = 30
 
 
 @dataclass
 class Attempt:
-    """A transaction that is about to be sent: enough to find out what became of it.
+    """A transaction to be sent, with all that is needed to find its outcome.
 
     Attributes:
         operation: Its name.
         began: When it began to read.
         reads: The version of every item that it read.
-        touched: Class, id and groups of what it writes, in its order.
+        touched: Class, id and groups of its writes, in their order.
         acknowledged: When it was acknowledged, if it was.
     """
 
@@ -52,29 +52,31 @@ class Attempt:
     acknowledged: float | None = None
 
     def written(self, versions: Sequence[Mapping[str, int]]) -> dict[Item, int]:
-        """Return the items that it wrote, given the versions that each write was answered with."""
-        written: dict[Item, int] = {}
-        for (class_name, id_, groups), of in zip(self.touched, versions, strict=True):
-            assert of.keys() >= set(groups), f"{self.operation} has not written {class_name}/{id_}"
-            written |= {(class_name, id_, group): of[group] for group in groups}
-        return written
+        """Return the items that it wrote, given the resulting versions of each write."""
+        items: dict[Item, int] = {}
+        for (class_name, id_, groups), group_versions in zip(self.touched, versions, strict=True):
+            assert group_versions.keys() >= set(groups), (
+                f"{self.operation} has not written {class_name}/{id_}"
+            )
+            items |= {(class_name, id_, group): group_versions[group] for group in groups}
+        return items
 
 
 @dataclass
 class History:
-    """Workers on a few objects, and what they have done.
+    """Workers on a few objects, and their executed operations.
 
     Attributes:
-        mediator: What they work with.
-        database: Where the objects are.
+        mediator: The mediator that they use.
+        database: The database of the objects.
         draw: Decides what they do.
         objects: Class and id of the objects.
-        executed: What was executed.
-        complaints: What went wrong while it was done.
+        executed: The executed operations.
+        complaints: Errors during the execution.
         killed: How many coordinators were killed.
-        aborted: Transactions and writes that were refused.
-        kill_point: The crash point of coordinators that have no other.
-        notify: Is called with each transaction before it is sent, and when it is acknowledged.
+        aborted: The number of refused transactions and writes.
+        kill_point: The crash point of coordinators without another one.
+        notify: Called with each transaction before it is sent, and when it is acknowledged.
     """
 
     mediator: Service
@@ -96,60 +98,62 @@ class History:
                 values = {"n": 0, "m": 0} if class_name == "pairs" else {"n": 0}
                 created = await self.mediator.create(self.database, class_name, id_, **values)
                 self.objects.append((class_name, id_))
-                self._did(began, {}, _items(class_name, id_, created.versions))
+                self._record(began, {}, _items(class_name, id_, created.versions))
 
     async def work(self, count: int) -> None:
-        """Execute so many operations one after the other."""
+        """Execute `count` operations one after the other."""
         for _ in range(count):
             kind = self.draw.random()
             if kind < 0.25:
-                await self._write_plainly()
+                await self._write_single()
             else:
                 await self.transact(crashable=kind > 0.8)
             await asyncio.sleep(0)
 
-    async def _write_plainly(self) -> None:
+    async def _write_single(self) -> None:
         class_name, id_ = self.draw.choice(self.objects)
         reads, condition, began = {}, Condition(), now()
         if self.draw.random() < 0.5:
-            seen = await self.mediator.get(self.database, class_name, id_)
-            if seen.partial:
+            current = await self.mediator.get(self.database, class_name, id_)
+            if current.partial:
                 return
-            reads = _items(class_name, id_, seen.versions)
-            condition = Condition(versions=(seen.versions,))
+            reads = _items(class_name, id_, current.versions)
+            condition = Condition(versions=(current.versions,))
         write = self._update(class_name, id_, condition=condition)
         try:
-            done = await self.mediator.mediator.data.write(write)
+            outcome = await self.mediator.mediator.data.write(write)
         except (Locked, PreconditionFailed):
             self.aborted += 1
             return
         _, _, groups = _touched(write)
-        assert done.versions.keys() >= set(groups), f"{class_name}/{id_} is not written as a whole"
-        writes = {(class_name, id_, group): done.versions[group] for group in groups}
-        self._did(began, reads if len(reads) == 1 else {}, writes)
+        assert outcome.versions.keys() >= set(groups), (
+            f"{class_name}/{id_} is not written as a whole"
+        )
+        writes = {(class_name, id_, group): outcome.versions[group] for group in groups}
+        self._record(began, reads if len(reads) == 1 else {}, writes)
 
-    def _did(
+    def _record(
         self, began: float, reads: Mapping[Item, int | None], writes: Mapping[Item, Any]
     ) -> None:
         self.executed.append(Executed(unique("deed"), began, now(), reads, writes))
 
     async def transact(self, *, crashable: bool) -> None:
-        """Read some objects, and write some if they still stand."""
-        most = min(5, len(self.objects))
-        began, some = now(), self.draw.sample(self.objects, self.draw.randrange(1, most))
+        """Read some objects, and write some if they are unchanged."""
+        limit = min(5, len(self.objects))
+        began, objects = now(), self.draw.sample(self.objects, self.draw.randrange(1, limit))
         reads: dict[Item, int | None] = {}
-        seen = []
-        for class_name, id_ in some:
+        read_set = []
+        for class_name, id_ in objects:
             outcome = await self.mediator.get(self.database, class_name, id_)
             reads |= _items(class_name, id_, outcome.versions)
-            seen.append(ReadSetEntry(class_name, id_, outcome.versions))
-        written = self.draw.sample(some, self.draw.randrange(len(some) + 1))
+            read_set.append(ReadSetEntry(class_name, id_, outcome.versions))
+        written_objects = self.draw.sample(objects, self.draw.randrange(len(objects) + 1))
         if self.draw.random() < 0.3:
-            written.append(self.draw.choice([o for o in self.objects if o not in some]))
-        writes = tuple(self._update(*one, fingerprint="f") for one in written)
+            written_objects.append(self.draw.choice([o for o in self.objects if o not in objects]))
+        writes = tuple(self._update(*object_, fingerprint="f") for object_ in written_objects)
         attempt = Attempt(unique("tx"), began, reads, [_touched(write) for write in writes])
-        request = CommitRequest(self.database, attempt.operation, tuple(seen), writes, "f")
-        crash = CrashPoint(self.draw.randrange(MOST_STEPS), after=self.draw.random() < 0.5)
+        request = CommitRequest(self.database, attempt.operation, tuple(read_set), writes, "f")
+        crash = CrashPoint(self.draw.randrange(MAX_STEPS), after=self.draw.random() < 0.5)
         await self._send(attempt, request, crash if crashable else self.kill_point)
 
     async def _send(
@@ -166,7 +170,7 @@ class History:
         else:
             attempt.acknowledged = now()
             self.notify(attempt)
-            self._note(attempt, [outcome.versions for outcome in outcomes])
+            self._record_attempt(attempt, [outcome.versions for outcome in outcomes])
 
     async def _run(self, request: CommitRequest, crash: CrashPoint | None) -> Any:
         CRASH_POINT.set(crash)
@@ -179,16 +183,18 @@ class History:
         async with asyncio.timeout(60):
             while entry := await log.find_operation(attempt.operation):
                 if entry.state is State.DONE:
-                    self._note(attempt, [answer["versions"] for answer in entry.answer or ()])
+                    self._record_attempt(
+                        attempt, [answer["versions"] for answer in entry.answer or ()]
+                    )
                     return
                 await log.postpone(entry.intent, 0)
                 await transactions.resolver.recover()
                 await asyncio.sleep(0.01)
         if attempt.acknowledged is not None:
             assert not attempt.touched, f"{attempt.operation} was acknowledged and is lost"
-            self._note(attempt, [])
+            self._record_attempt(attempt, [])
 
-    def _note(self, attempt: Attempt, versions: Sequence[Mapping[str, int]]) -> None:
+    def _record_attempt(self, attempt: Attempt, versions: Sequence[Mapping[str, int]]) -> None:
         writes = attempt.written(versions)
         name, began, acknowledged = attempt.operation, attempt.began, attempt.acknowledged
         self.executed.append(Executed(name, began, acknowledged, attempt.reads, writes))
@@ -201,12 +207,16 @@ class History:
         return Update(self.database, class_name, id_, unique("op"), values=values, **more)
 
     async def check_end(self) -> None:
-        """Nothing that was acknowledged is lost: the last versions are those that stand."""
+        """No acknowledged write is lost: the last versions are the current ones."""
         for class_name, id_ in self.objects:
             outcome = await self.mediator.get(self.database, class_name, id_)
             assert not outcome.partial
             for item, version in _items(class_name, id_, outcome.versions).items():
-                last = max(each.writes[item] for each in self.executed if item in each.writes)
+                last = max(
+                    execution.writes[item]
+                    for execution in self.executed
+                    if item in execution.writes
+                )
                 assert version == last, item
 
 

@@ -1,4 +1,4 @@
-"""What the log of writes over several systems still holds open, and letting it come to an end."""
+"""The open entries of the log of joint writes, and how to finish them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.process.service import Service
 __all__ = ["all_over", "expire", "intents_on", "let_overdue", "meet", "open_writes"]
 
 _OPEN = and_(table.c.state != State.DONE, table.c.database != "")
-"""Neither only remembered, nor noted for being unknown, which it stays for an hour."""
+"""Neither remembered results, nor entries of unknown intents, which stay for an hour."""
 
 
 async def open_writes(replica: Service) -> list[str]:
-    """Return the states of the writes that are not over."""
+    """Return the states of the open writes."""
     async with replica.mediator.catalogue.begin() as connection:
-        found = await connection.execute(select(table.c.state).where(_OPEN))
-        return list(found.scalars())
+        rows = await connection.execute(select(table.c.state).where(_OPEN))
+        return list(rows.scalars())
 
 
 async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
@@ -30,39 +30,39 @@ async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
 
     Args:
         replica: The replica that accesses the log.
-        in_s: In how many seconds they end; recovery leaves them alone until then.
+        in_s: The seconds until they end; recovery leaves them alone until then.
     """
-    ends = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, in_s)
+    lease_end = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, in_s)
     async with replica.mediator.catalogue.begin() as connection:
-        await connection.execute(update(table).where(_OPEN).values(leased_until=ends))
+        await connection.execute(update(table).where(_OPEN).values(leased_until=lease_end))
 
 
 async def expire(replica: Service) -> None:
-    """Let the leases of killed coordinators expire, and those of what died with them as well.
+    """Expire the leases of killed coordinators and recover, until no write is open.
 
-    What removes finished writes runs in the context of one of them: if that one is killed, the
-    write that recovery has just finished stays in the log until its new lease expires.
+    The task that removes finished writes runs in the context of one of them: if that one is killed,
+    a write that recovery has just finished stays in the log until its new lease expires.
     """
 
-    async def over() -> bool:
+    async def is_over() -> bool:
         await let_overdue(replica)
         await replica.mediator.transactions.resolver.recover()
         return not await open_writes(replica)
 
-    await eventually(over)
+    await eventually(is_over)
 
 
 async def all_over(replica: Service) -> None:
-    """Wait until nothing is open: what is over is forgotten a moment later, many at a time."""
+    """Wait until no write is open: finished writes are removed a moment later, in batches."""
 
-    async def over() -> bool:
+    async def is_over() -> bool:
         return not await open_writes(replica)
 
-    await eventually(over)
+    await eventually(is_over)
 
 
 async def intents_on(replica: Service, operation: WriteOperation) -> dict[str, list[RecordKey]]:
-    """Return the intents on the object of an operation, each with the records that have it."""
+    """Return the intents on the object of an operation, each with its records."""
     route = await replica.mediator.data.route(operation.database, operation.class_name)
     target = LockTarget(route, operation.id)
     states = await replica.mediator.transactions.resolver.intents.record_states(target.keys)
@@ -70,6 +70,6 @@ async def intents_on(replica: Service, operation: WriteOperation) -> dict[str, l
 
 
 async def meet(replica: Service, operation: WriteOperation) -> None:
-    """Resolve the writes that have intents on an object, as all do who meet them."""
-    while met := await intents_on(replica, operation):
-        await replica.mediator.transactions.resolver.resolve(met)
+    """Resolve the writes that have intents on an object, as any write that meets them does."""
+    while intents := await intents_on(replica, operation):
+        await replica.mediator.transactions.resolver.resolve(intents)

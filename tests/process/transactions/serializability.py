@@ -1,9 +1,9 @@
-"""A checker of histories: whether they are strictly serializable.
+"""A checker of histories for strict serializability.
 
-Every write of an item makes a version of its own, so what depends on what is known for certain
-(Adya's direct serialization graph): who read or overwrote a version comes after who wrote it, and
-who overwrote it comes after who read it. Who was acknowledged before another one began comes
-before them. A history is strictly serializable iff this has no cycle.
+Every write of an item makes a distinct version, so the dependencies are known for certain (Adya's
+direct serialization graph): an operation that read or overwrote a version comes after its writer,
+and one that overwrote it comes after its readers. An operation that was acknowledged before another
+one began precedes it. A history is strictly serializable iff this graph has no cycle.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Executed:
 
 def cycle_in(executed: Sequence[Executed]) -> list[str] | None:
     """Return a cycle, or None; raises `AssertionError` for an impossible history."""
-    before: dict[str, set[str]] = {each.name: set() for each in executed}
+    before: dict[str, set[str]] = {operation.name: set() for operation in executed}
     for earlier, later in _dependencies(executed):
         if earlier != later:
             before[later].add(earlier)
-    for one in executed:
+    for operation in executed:
         for other in executed:
-            if one.acknowledged is not None and one.acknowledged < other.began:
-                before[other.name].add(one.name)
+            if operation.acknowledged is not None and operation.acknowledged < other.began:
+                before[other.name].add(operation.name)
     try:
         list(TopologicalSorter(before).static_order())
     except CycleError as error:
@@ -59,21 +59,21 @@ def cycle_in(executed: Sequence[Executed]) -> list[str] | None:
 
 def _dependencies(executed: Sequence[Executed]) -> Iterable[tuple[str, str]]:
     writers: dict[Item, dict[int, str]] = {}
-    for each in executed:
-        for item, version in each.writes.items():
+    for operation in executed:
+        for item, version in operation.writes.items():
             assert version not in writers.setdefault(item, {}), f"two wrote {item} {version}"
-            writers[item][version] = each.name
-    for of in writers.values():
-        ordered = [of[version] for version in sorted(of)]
+            writers[item][version] = operation.name
+    for item_writers in writers.values():
+        ordered = [item_writers[version] for version in sorted(item_writers)]
         yield from pairwise(ordered)
-    for each in executed:
-        for item, read in each.reads.items():
-            of = writers.get(item, {})
-            assert read is None or read in of, (
-                f"{each.name} read {item} {read}, which has no writer"
+    for operation in executed:
+        for item, read in operation.reads.items():
+            item_writers = writers.get(item, {})
+            assert read is None or read in item_writers, (
+                f"{operation.name} read {item} {read}, which has no writer"
             )
             if read is not None:
-                yield of[read], each.name
-            overwriter = min((v for v in of if read is None or v > read), default=None)
-            if overwriter is not None and of[overwriter] != each.name:
-                yield each.name, of[overwriter]
+                yield item_writers[read], operation.name
+            overwriter = min((v for v in item_writers if read is None or v > read), default=None)
+            if overwriter is not None and item_writers[overwriter] != operation.name:
+                yield operation.name, item_writers[overwriter]

@@ -1,4 +1,4 @@
-"""Transactions of the coherent client against the service: cached reads, checked at the commit."""
+"""Transactions of the coherent client with the service: cached reads, validated at the commit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.process.caching.cached_paper import Paper
 from tests.process.service import unique
 
 LONG_S = 300.0
-"""No copy is given up within a test for its age."""
+"""No copy expires within a test."""
 
 
 class CountingTransport(httpx.ASGITransport):
-    """Counts commits, and may lose the answer to one."""
+    """Counts commits, and can lose their answers."""
 
     def __init__(self, paper: Paper) -> None:
         super().__init__(paper.api)
@@ -42,7 +42,7 @@ class CountingTransport(httpx.ASGITransport):
         return response
 
 
-def client(
+def make_client(
     paper: Paper, transport: CountingTransport | None = None, delta_s: float = LONG_S
 ) -> CoherentClient:
     transport = transport or CountingTransport(paper)
@@ -65,35 +65,39 @@ async def pair(paper: Paper) -> tuple[str, str]:
 async def test_a_transaction_reads_copies_and_commits_all_writes(paper: Paper) -> None:
     one, other = await pair(paper)
     transport = CountingTransport(paper)
-    async with client(paper, transport) as own:
-        assert await title(own, one) == ("One", Source.ORIGIN)
-        async with own.transaction() as transaction:
+    async with make_client(paper, transport) as client:
+        assert await title(client, one) == ("One", Source.ORIGIN)
+        async with client.transaction() as transaction:
             assert await title(transaction, one) == ("One", Source.OWN)
             transaction.patch("articles", one, {"title": "Two"})
             transaction.update("articles", other, {"hits": {"inc": 2}})
             transaction.put("notes", one, {"text": "n"})
-            assert await title(own, one) == ("One", Source.OWN), "nothing is written yet"
+            assert await title(client, one) == ("One", Source.OWN), "nothing is written yet"
         assert transport.commits == 1
         assert [result.value for result in transaction.results] == [
             {"id": one, "title": "Two"},
             {"id": other, "hits": 2},
             {"id": one, "text": "n"},
         ]
-        assert await title(own, one) == ("Two", Source.ORIGIN), "what it wrote is seen at once"
-        assert (await own.get("articles", other)).value == {"id": other, "title": "One", "hits": 2}
-        async with own.transaction() as transaction:
+        assert await title(client, one) == ("Two", Source.ORIGIN), "its writes are visible at once"
+        assert (await client.get("articles", other)).value == {
+            "id": other,
+            "title": "One",
+            "hits": 2,
+        }
+        async with client.transaction() as transaction:
             transaction.delete("notes", one)
         with pytest.raises(NotFound):
-            await own.get("notes", one)
+            await client.get("notes", one)
 
 
 async def test_an_outdated_copy_aborts_a_transaction_and_is_dropped(paper: Paper) -> None:
     one, other = await pair(paper)
-    async with client(paper) as own:
-        await title(own, one)
-        await title(own, other)
+    async with make_client(paper) as client:
+        await title(client, one)
+        await title(client, other)
         await paper.inc(one)
-        transaction = own.transaction()
+        transaction = client.transaction()
         assert await title(transaction, one) == ("One", Source.OWN)
         await title(transaction, other)
         transaction.patch("articles", other, {"title": "Two"})
@@ -101,8 +105,8 @@ async def test_an_outdated_copy_aborts_a_transaction_and_is_dropped(paper: Paper
             await transaction.commit()
         assert aborted.value.changed == [("articles", one)]
         assert [location["pointer"] for location in aborted.value.errors] == ["/reads/0"]
-        assert await title(own, one) == ("One", Source.ORIGIN)
-        assert await title(own, other) == ("One", Source.ORIGIN), "it was to be written"
+        assert await title(client, one) == ("One", Source.ORIGIN)
+        assert await title(client, other) == ("One", Source.ORIGIN), "its write was aborted"
         assert (await paper.get(other)).json()["title"] == "One"
 
 
@@ -117,13 +121,13 @@ async def test_the_next_attempt_reads_outdated_copies_again(paper: Paper) -> Non
         transaction.put("notes", one, {"text": f"{reads[0].value['hits']}"})
         return "done"
 
-    async with client(paper) as own:
-        await title(own, one)
-        await title(own, other)
+    async with make_client(paper) as client:
+        await title(client, one)
+        await title(client, other)
         await paper.inc(one)
-        assert await own.transact(work) == "done"
+        assert await client.transact(work) == "done"
         assert attempts == [[Source.OWN, Source.OWN], [Source.ORIGIN, Source.OWN]]
-        assert (await own.get("notes", one)).value == {"id": one, "text": "1"}
+        assert (await client.get("notes", one)).value == {"id": one, "text": "1"}
 
 
 async def test_attempts_are_bounded(paper: Paper) -> None:
@@ -136,15 +140,15 @@ async def test_attempts_are_bounded(paper: Paper) -> None:
         await title(transaction, one)
         await paper.inc(one)
 
-    async with client(paper) as own:
+    async with make_client(paper) as client:
         with pytest.raises(TransactionAborted):
-            await own.transact(work, attempts=3)
+            await client.transact(work, attempts=3)
         with pytest.raises(ValueError, match="at least 1"):
-            await own.transact(work, attempts=0)
+            await client.transact(work, attempts=0)
     assert calls == 3
 
 
-async def test_no_update_is_lost_though_all_reads_are_cached(paper: Paper) -> None:
+async def test_no_update_is_lost_although_all_reads_are_cached(paper: Paper) -> None:
     one, other = await pair(paper)
 
     async def move(transaction: Transaction) -> None:
@@ -156,12 +160,12 @@ async def test_no_update_is_lost_though_all_reads_are_cached(paper: Paper) -> No
         transaction.patch("articles", one, {"hits": hits[0] + 1})
         transaction.patch("articles", other, {"hits": hits[1] - 1})
 
-    async def work(own: CoherentClient) -> None:
+    async def work(client: CoherentClient) -> None:
         for _ in range(6):
-            await own.transact(move, attempts=100)
+            await client.transact(move, attempts=100)
 
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(client(paper)) for _ in range(3)]
+        clients = [await stack.enter_async_context(make_client(paper)) for _ in range(3)]
         await asyncio.gather(*map(work, clients))
     assert [(await paper.get(id_)).json()["hits"] for id_ in (one, other)] == [18, -18]
 
@@ -174,74 +178,74 @@ async def test_a_block_that_fails_sends_nothing(paper: Paper) -> None:
         transaction.patch("articles", one, {"title": "Two"})
         raise RuntimeError
 
-    async with client(paper, transport) as own:
+    async with make_client(paper, transport) as client:
         with pytest.raises(RuntimeError):
-            await own.transact(fail)
-        async with own.transaction():
+            await client.transact(fail)
+        async with client.transaction():
             pass
-        assert await title(own, one) == ("One", Source.ORIGIN)
+        assert await title(client, one) == ("One", Source.ORIGIN)
     assert transport.commits == 0
 
 
-async def test_reads_alone_are_checked_against_each_other(paper: Paper) -> None:
+async def test_read_only_transactions_are_validated(paper: Paper) -> None:
     one, other = await pair(paper)
-    async with client(paper) as own:
-        async with own.transaction() as transaction:
+    async with make_client(paper) as client:
+        async with client.transaction() as transaction:
             await title(transaction, one)
             await title(transaction, other)
-        late = own.transaction()
-        await title(late, one)
+        outdated = client.transaction()
+        await title(outdated, one)
         await paper.inc(one)
-        await title(late, other)
+        await title(outdated, other)
         with pytest.raises(TransactionAborted):
-            await late.commit()
+            await outdated.commit()
 
 
-async def test_absence_is_read_as_well(paper: Paper) -> None:
+async def test_absence_is_validated(paper: Paper) -> None:
     id_ = unique("a")
 
-    async def create(own: CoherentClient, before: Awaitable[object] | None = None) -> None:
-        async with own.transaction() as transaction:
+    async def create(client: CoherentClient, before: Awaitable[object] | None = None) -> None:
+        async with client.transaction() as transaction:
             assert (await transaction.get("articles", id_, missing_ok=True)).value is None
             transaction.put("articles", id_, {"title": "One"})
             await (before or asyncio.sleep(0))
 
-    async with client(paper) as own, client(paper) as other:
+    async with make_client(paper) as client, make_client(paper) as other:
         with pytest.raises(TransactionAborted) as aborted:
-            await create(other, before=create(own))
+            await create(other, before=create(client))
         assert aborted.value.changed == [("articles", id_)]
         assert await title(other, id_) == ("One", Source.ORIGIN)
 
 
 async def test_only_the_fields_that_were_read_count(paper: Paper) -> None:
     one, other = await pair(paper)
-    async with client(paper) as own:
-        async with own.transaction() as transaction:
+    async with make_client(paper) as client:
+        async with client.transaction() as transaction:
             read = await transaction.get("articles", one, fields=["title"])
             assert read.value == {"id": one, "title": "One"}
             await paper.inc(one)
             transaction.patch("articles", other, {"title": read.value["title"] * 2})
-        assert (await title(own, other))[0] == "OneOne"
+        assert (await title(client, other))[0] == "OneOne"
 
 
 async def test_a_resource_is_read_once(paper: Paper) -> None:
-    """What a transaction has seen stays as it is for it, whatever happens meanwhile."""
+    """A transaction sees the first version that it read, despite concurrent writes."""
     one, _ = await pair(paper)
-    async with client(paper) as own:
-        transaction = own.transaction()
+    async with make_client(paper) as client:
+        transaction = client.transaction()
         first = await transaction.get("articles", one)
-        await own.patch("articles", one, {"title": "Two"})
-        before = own.statistics.revalidations
+        await client.patch("articles", one, {"title": "Two"})
+        before = client.statistics.revalidations
         assert await transaction.get("articles", one) == first
-        assert own.statistics.revalidations == before
+        assert client.statistics.revalidations == before
         with pytest.raises(TransactionAborted):
             await transaction.commit()
 
 
 async def test_unsupported_operations_of_a_transaction_are_refused_at_once(paper: Paper) -> None:
     one, _ = await pair(paper)
-    async with client(paper) as own:
-        transaction = own.transaction()
+    async with make_client(paper) as client:
+        transaction = client.transaction()
         transaction.patch("articles", one, {"title": "Two"})
         with pytest.raises(ValueError, match="written twice"):
             transaction.delete("articles", one)
@@ -260,25 +264,25 @@ async def test_unsupported_operations_of_a_transaction_are_refused_at_once(paper
             transaction.delete("articles", one)
 
 
-async def test_one_write_that_is_refused_refuses_all(paper: Paper) -> None:
+async def test_one_refused_write_refuses_the_transaction(paper: Paper) -> None:
     one, _ = await pair(paper)
-    async with client(paper) as own:
-        transaction = own.transaction()
+    async with make_client(paper) as client:
+        transaction = client.transaction()
         for id_ in (one, unique("a")):
             transaction.patch("articles", id_, {"title": "Two"})
         with pytest.raises(NotFound):
             await transaction.commit()
-        assert await title(own, one) == ("One", Source.ORIGIN)
+        assert await title(client, one) == ("One", Source.ORIGIN)
 
 
 async def test_after_a_lost_response_copies_are_read_again(paper: Paper) -> None:
     one, _ = await pair(paper)
     transport = CountingTransport(paper)
-    async with client(paper, transport) as own:
-        await title(own, one)
+    async with make_client(paper, transport) as client:
+        await title(client, one)
         transport.loses = True
-        transaction = own.transaction()
+        transaction = client.transaction()
         transaction.patch("articles", one, {"title": "Two"})
         with pytest.raises(Unreachable):
             await transaction.commit()
-        assert await title(own, one) == ("Two", Source.ORIGIN)
+        assert await title(client, one) == ("Two", Source.ORIGIN)

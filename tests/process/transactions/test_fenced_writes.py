@@ -1,4 +1,4 @@
-"""Orphaned writes, resolved: fenced wherever they may still land, and reported as they stand."""
+"""Resolved orphans: fenced wherever they can still land, and reported with current versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSES = {
 
 @dataclass
 class Tokens(NullGuard):
-    """A guard that records what was reported to it."""
+    """A guard that records its calls."""
 
     wants_versions = True
     started: list[tuple[str, tuple[CacheKey, ...]]] = field(default_factory=list)
@@ -80,17 +80,17 @@ async def guarded(
     async with (
         scratch_catalogue(postgresql_config) as catalogue,
         scratch_systems(redis_config, postgresql_config, mongodb_config) as systems,
-        service(systems, catalogue, guard=tokens) as built,
+        service(systems, catalogue, guard=tokens) as instance,
     ):
-        await built.favour()
-        yield built
+        await instance.favour()
+        yield instance
 
 
 @pytest.fixture(scope="module")
 async def database(guarded: Service) -> str:
-    created = await guarded.put_schema(CLASSES)
-    assert guarded.systems_of(created, "pairs") == ("postgres", "redis", "mongo")
-    return created
+    database = await guarded.put_schema(CLASSES)
+    assert guarded.systems_of(database, "pairs") == ("postgres", "redis", "mongo")
+    return database
 
 
 async def take_nothing(*_: object) -> list[TransactionEntry]:
@@ -118,25 +118,27 @@ async def test_recovery_reports_the_current_versions(guarded: Service, database:
 async def test_creations_are_reported_to_the_sketch(
     guarded: Service, database: str, tokens: Tokens
 ) -> None:
-    """Of all systems that hold a fragment of the object, and again after it was deleted."""
+    """By all systems that hold a fragment of the object, also after a deletion."""
     id_ = unique()
     keys = set(keys_of(id_))
 
-    def reported() -> set[CacheKey]:
-        found = set().union(*tokens.created.values()) & keys
+    def take_created() -> set[CacheKey]:
+        created = set().union(*tokens.created.values()) & keys
         tokens.created.clear()
-        return found
+        return created
 
     update = Update(database, "pairs", id_, unique(), values={"title": "b", "hits": 2})
     for _ in range(2):
         await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
-        assert reported() == keys
+        assert take_created() == keys
         await guarded.mediator.data.write(replace(update, operation=unique()))
-        assert not reported()
+        assert not take_created()
         await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
-        assert not reported()
-    twice = [Create(database, "notes", f"{id_}{n}", unique(), values={"text": "a"}) for n in (1, 2)]
-    await guarded.mediator.data.batch(twice)
+        assert not take_created()
+    creations = [
+        Create(database, "notes", f"{id_}{n}", unique(), values={"text": "a"}) for n in (1, 2)
+    ]
+    await guarded.mediator.data.batch(creations)
     assert set().union(*tokens.created.values()) >= {
         CacheKey("notes", f"{id_}{n}", "main") for n in (1, 2)
     }
@@ -146,13 +148,13 @@ async def test_keys_of_missing_classes_and_groups_are_skipped(
     guarded: Service, database: str
 ) -> None:
     resolve = guarded.mediator.orphan_resolver.resolve
-    gone = [
+    missing_keys = [
         CacheKey("ghosts", "1", "main"),
         CacheKey("pairs", "1", "ghost"),
         CacheKey.parse("nonsense"),
     ]
-    assert await resolve(database, gone, "token") == {}
-    assert await resolve("nowhere", gone, "token") == {}
+    assert await resolve(database, missing_keys, "token") == {}
+    assert await resolve("nowhere", missing_keys, "token") == {}
 
 
 @pytest.mark.parametrize("names", [("title",), ("hits",), ("note",)])
@@ -173,7 +175,7 @@ async def test_a_write_after_its_recovery_is_rejected(
     assert await guarded.values(database, "pairs", id_) != {"title": "a", "hits": 1, "note": "b"}
 
 
-async def test_in_a_batch_only_the_late_ones_fail(
+async def test_only_the_fenced_writes_of_a_batch_fail(
     guarded: Service, database: str, tokens: Tokens
 ) -> None:
     ids, token = [unique() for _ in range(8)], unique()
@@ -184,18 +186,18 @@ async def test_in_a_batch_only_the_late_ones_fail(
     )
     tokens.next_token = token
     updates = [Update(database, "notes", i, unique(), values={"text": "b"}) for i in ids]
-    answers = await guarded.mediator.data.batch(updates)
-    assert [i for i, a in enumerate(answers) if isinstance(a, Unavailable)] == [3]
+    results = await guarded.mediator.data.batch(updates)
+    assert [i for i, result in enumerate(results) if isinstance(result, Unavailable)] == [3]
     texts = [await guarded.values(database, "notes", id_) for id_ in ids]
-    assert [t == {"text": "a"} for t in texts] == [i == 3 for i in range(8)]
+    assert [values == {"text": "a"} for values in texts] == [i == 3 for i in range(8)]
 
 
-async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
+async def test_a_fenced_step_is_rolled_forward_under_a_new_token(
     guarded: Service, database: str, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first step has taken effect, so the others must, whatever became of their token."""
+    """The first step has taken effect, so the others must, whatever their token."""
     id_, token = unique(), unique()
-    # Recovery would roll it forward as well, under one more token.
+    # Recovery would roll it forward as well, under another token.
     monkeypatch.setattr(guarded.mediator.transactions.log, "take", take_nothing)
     await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
     await guarded.mediator.orphan_resolver.resolve(
@@ -203,26 +205,26 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
     )
     begin = tokens.begin
 
-    async def late_for_hits(database: str, keys: Sequence[CacheKey]) -> WriteToken:
+    async def begin_late(database: str, keys: Sequence[CacheKey]) -> WriteToken:
         if keys == [CacheKey("pairs", id_, "hits")]:
             tokens.next_token = token
             tokens.begin = begin  # type: ignore[method-assign]  # once only
         return await begin(database, keys)
 
-    tokens.begin = late_for_hits  # type: ignore[method-assign]  # a guard of the test's own
+    tokens.begin = begin_late  # type: ignore[method-assign]  # a guard of the test's own
     update = Update(database, "pairs", id_, unique(), values={"title": "b", "hits": 2})
     with pytest.raises(OutcomeUnknown):
         await guarded.mediator.data.write(update)
-    whole = await guarded.mediator.data.read(Get(database, "pairs", id_), WHOLE)
-    assert whole.values == {"title": "b", "hits": 2, "note": "b"}
-    of_hits = [t for t, keys in tokens.started if keys == (CacheKey("pairs", id_, "hits"),)]
-    assert len(set(of_hits)) == len(of_hits) == 3, "created, too late, rolled forward"
-    assert set(of_hits) <= tokens.ended.keys()
+    outcome = await guarded.mediator.data.read(Get(database, "pairs", id_), WHOLE)
+    assert outcome.values == {"title": "b", "hits": 2, "note": "b"}
+    hits_tokens = [t for t, keys in tokens.started if keys == (CacheKey("pairs", id_, "hits"),)]
+    assert len(set(hits_tokens)) == len(hits_tokens) == 3, "created, too late, rolled forward"
+    assert set(hits_tokens) <= tokens.ended.keys()
 
 
 @pytest.fixture
 def narrow(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> Tokens:
-    """The guard, which takes three keys at once."""
+    """The guard, limited to three keys per call."""
     monkeypatch.setattr(tokens, "max_keys", 3)
     monkeypatch.setattr(tokens, "started", [])
     return tokens
@@ -235,29 +237,29 @@ def new_notes(database: str, count: int) -> list[Create]:
     ]
 
 
-async def test_what_is_too_much_for_the_guard_is_written_in_turn(
+async def test_a_batch_beyond_the_limit_of_the_guard_is_written_in_parts(
     guarded: Service, database: str, narrow: Tokens
 ) -> None:
     notes = new_notes(database, 7)
     outcomes = await guarded.mediator.data.batch(notes)
     assert all(isinstance(outcome, Outcome) and outcome.created for outcome in outcomes)
     ids = [note.id for note in notes]
-    begun = [(token, [key.id for key in keys]) for token, keys in narrow.started]
-    own = [(token, some) for token, some in begun if set(some) <= set(ids)]
-    assert [some for _, some in own] == [ids[:3], ids[3:6], ids[6:]]
-    assert [len(narrow.ended[token]) for token, _ in own] == [3, 3, 1]
+    calls = [(token, [key.id for key in keys]) for token, keys in narrow.started]
+    own_calls = [(token, key_ids) for token, key_ids in calls if set(key_ids) <= set(ids)]
+    assert [key_ids for _, key_ids in own_calls] == [ids[:3], ids[3:6], ids[6:]]
+    assert [len(narrow.ended[token]) for token, _ in own_calls] == [3, 3, 1]
 
 
-async def test_one_object_of_more_groups_than_the_guard_takes_is_written_by_itself(
+async def test_an_object_with_more_groups_than_the_limit_of_the_guard_is_written_alone(
     guarded: Service, database: str, narrow: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guard itself decides whether to take it."""
+    """The guard itself decides whether to accept it."""
     monkeypatch.setattr(narrow, "max_keys", 0)
     outcomes = await guarded.mediator.data.batch(new_notes(database, 2))
     assert all(isinstance(outcome, Outcome) for outcome in outcomes)
 
 
-async def test_what_was_written_in_turn_before_a_failure_is_acknowledged(
+async def test_parts_that_were_written_before_a_failure_are_acknowledged(
     guarded: Service, database: str, narrow: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = new_notes(database, 9)
@@ -266,5 +268,5 @@ async def test_what_was_written_in_turn_before_a_failure_is_acknowledged(
     assert [isinstance(outcome, Outcome) for outcome in outcomes] == 3 * [True] + 6 * [False]
     assert {type(outcome) for outcome in outcomes[3:]} == {Unavailable}
     gets = [Get(database, "notes", note.id) for note in notes]
-    found = await guarded.mediator.data.batch(gets)
-    assert [isinstance(outcome, Outcome) for outcome in found] == 3 * [True] + 6 * [False]
+    results = await guarded.mediator.data.batch(gets)
+    assert [isinstance(outcome, Outcome) for outcome in results] == 3 * [True] + 6 * [False]

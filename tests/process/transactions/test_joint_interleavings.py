@@ -1,7 +1,7 @@
 """Joint writes that are killed or stalled at each step, with writes of another replica in between.
 
 Whatever becomes of the victim, the object ends as if it and the other write had happened one after
-the other, or the other one alone; and what was acknowledged has happened.
+the other, or the other one alone; an acknowledged write has happened.
 """
 
 from __future__ import annotations
@@ -59,25 +59,25 @@ def crashable(mediator: Service) -> Iterator[None]:
         yield
 
 
-def after(kind: str, state: State, mine: str) -> State:
-    """Return what a write makes of an object; `mine` distinguishes writes of one kind."""
+def state_after(kind: str, state: State, title: str) -> State:
+    """Return the state of an object after a write; `title` distinguishes writes of one kind."""
     match kind:
         case "put":
-            return {"title": mine, "hits": len(mine)}
+            return {"title": title, "hits": len(title)}
         case "create":
-            return state or {"title": mine, "hits": len(mine)}
+            return state or {"title": title, "hits": len(title)}
         case "delete":
             return None
         case "update":
-            return state and {"title": mine, "hits": state["hits"] + 1}
+            return state and {"title": title, "hits": state["hits"] + 1}
         case "inc":
             return state and {**state, "hits": state["hits"] + 1}
-    return state and {**state, "title": mine}
+    return state and {**state, "title": title}
 
 
-def write_of(kind: str, database: str, id_: str, mine: str) -> WriteOperation:
+def write_of(kind: str, database: str, id_: str, title: str) -> WriteOperation:
     head = (database, "pairs", id_, unique())
-    values: dict[str, Any] = {"title": mine, "hits": len(mine)}
+    values: dict[str, Any] = {"title": title, "hits": len(title)}
     match kind:
         case "put":
             return Put(*head, values=values)
@@ -87,59 +87,59 @@ def write_of(kind: str, database: str, id_: str, mine: str) -> WriteOperation:
             return Delete(*head)
         case "update":
             operators = (OperatorCall("hits", Operator.INC, 1),)
-            return Update(*head, values={"title": mine}, operators=operators)
+            return Update(*head, values={"title": title}, operators=operators)
     return inc(database, "pairs", id_)
 
 
-async def write(by: Service, kind: str, database: str, id_: str) -> None:
-    """Carry out a write; one that is refused has changed nothing."""
+async def write(replica: Service, kind: str, database: str, id_: str) -> None:
+    """Carry out a write; a refused one changes nothing."""
     if kind == "rename":
-        return await _rename(by, database, id_)
+        return await _rename(replica, database, id_)
     with suppress(NotFound, PreconditionFailed):
-        await _write_unlocked(by, write_of(kind, database, id_, "other"))
+        await _write_unlocked(replica, write_of(kind, database, id_, "other"))
     return None
 
 
-async def _write_unlocked(by: Service, operation: WriteOperation) -> None:
-    async def done() -> bool:
+async def _write_unlocked(replica: Service, operation: WriteOperation) -> None:
+    async def is_done() -> bool:
         try:
-            await by.mediator.data.write(operation)
+            await replica.mediator.data.write(operation)
         except MediatorError as error:
             return type(error).__name__ != "Locked"
         return True
 
-    await eventually(done)
+    await eventually(is_done)
 
 
-async def _rename(by: Service, database: str, id_: str) -> None:
-    """Write on condition that the object is unchanged."""
+async def _rename(replica: Service, database: str, id_: str) -> None:
+    """Write on the condition that the object is unchanged."""
 
-    async def renamed() -> bool:
+    async def is_renamed() -> bool:
         try:
-            seen = await by.get(database, "pairs", id_, ("title",))
-            condition = Condition(versions=(seen.versions,))
+            current = await replica.get(database, "pairs", id_, ("title",))
+            condition = Condition(versions=(current.versions,))
             operation = Update(
                 database, "pairs", id_, unique(), condition, values={"title": "other"}
             )
-            await by.mediator.data.write(operation)
+            await replica.mediator.data.write(operation)
         except NotFound:
             return True
         except MediatorError:
             return False
         return True
 
-    await eventually(renamed)
+    await eventually(is_renamed)
 
 
-async def state_of(by: Service, database: str, id_: str) -> State:
+async def state_of(replica: Service, database: str, id_: str) -> State:
     try:
-        seen = await by.mediator.data.read(Get(database, "pairs", id_), WHOLE)
+        outcome = await replica.mediator.data.read(Get(database, "pairs", id_), WHOLE)
     except NotFound:
         with pytest.raises(NotFound):  # nothing may remain on the other system either
-            await by.mediator.data.read(Get(database, "pairs", id_, ("hits",)), WHOLE)
+            await replica.mediator.data.read(Get(database, "pairs", id_, ("hits",)), WHOLE)
         return None
-    assert not seen.partial
-    return seen.values
+    assert not outcome.partial
+    return outcome.values
 
 
 @pytest.mark.timeout(300)
@@ -155,23 +155,28 @@ async def test_killed_at_any_step(
         acknowledged = await _die(mediator, write_of(victim, pairs, id_, "victim"), crash)
         await let_overdue(mediator)
         await write(other, kind, pairs, id_)
-        found = await state_of(other, pairs, id_)
-        both, alone = after(kind, after(victim, OLD, "victim"), "other"), after(kind, OLD, "other")
-        assert found == both or (found == alone and not acknowledged), crash.taken
+        current = await state_of(other, pairs, id_)
+        state_after_both, state_after_other = (
+            state_after(kind, state_after(victim, OLD, "victim"), "other"),
+            state_after(kind, OLD, "other"),
+        )
+        assert current == state_after_both or (current == state_after_other and not acknowledged), (
+            crash.taken
+        )
         await expire(mediator)
-        assert await state_of(mediator, pairs, id_) == found, crash.taken
+        assert await state_of(mediator, pairs, id_) == current, crash.taken
         step += 1
     commit = set() if victim == "put" else {"commit"}  # a blind write is committed by its intents
     assert {"lock", "write"} | commit <= set(crash.taken)
 
 
 async def _die(mediator: Service, operation: WriteOperation, crash: CrashPoint) -> bool:
-    async def crashing() -> None:
+    async def crash_write() -> None:
         CRASH_POINT.set(crash)
         await mediator.mediator.data.write(operation)
 
     try:
-        await asyncio.create_task(crashing())
+        await asyncio.create_task(crash_write())
     except Killed:
         return False
     return True
@@ -179,22 +184,22 @@ async def _die(mediator: Service, operation: WriteOperation, crash: CrashPoint) 
 
 @dataclass
 class Stall(CrashPoint):
-    """Stalls at a step, once, until it is resumed."""
+    """A crash point that stalls at a step, once, until it is resumed."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
-    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    resume: asyncio.Event = field(default_factory=asyncio.Event)
     _under_way: int = 0
 
     async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
         at = len(self.taken)
         self.taken.append(name)
-        result = await self._sent(send) if self.after else None
+        result = await self._send(send) if self.after else None
         if at == self.step:
             self.reached.set()
-            await self.go_on.wait()
-        return result if self.after else await self._sent(send)
+            await self.resume.wait()
+        return result if self.after else await self._send(send)
 
-    async def _sent(self, send: Callable[[], Awaitable[Any]]) -> Any:
+    async def _send(self, send: Callable[[], Awaitable[Any]]) -> Any:
         self._under_way += 1
         try:
             return await send()
@@ -202,7 +207,7 @@ class Stall(CrashPoint):
             self._under_way -= 1
 
     async def is_still(self) -> bool:
-        """Whether no other step is under way: one may begin the write in the log."""
+        """Whether no other step is under way, such as the begin in the log."""
         return not self._under_way
 
 
@@ -219,31 +224,31 @@ async def test_stalled_at_any_step(
     kind: str,
     late: bool,
 ) -> None:
-    """Its write is resolved by another replica, and then it goes on."""
+    """Another replica resolves the write; then the coordinator resumes."""
     step, crash = 0, Stall(0, after=late)
     while not step or crash.reached.is_set():
         crash, id_ = Stall(step, after=late), unique()
         await mediator.create(pairs, "pairs", id_, **OLD)
-        write_it = asyncio.create_task(
+        writing = asyncio.create_task(
             _stall(mediator, write_of(victim, pairs, id_, "victim"), crash)
         )
         reached = asyncio.create_task(crash.reached.wait())
-        await asyncio.wait([write_it, reached], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([writing, reached], return_when=asyncio.FIRST_COMPLETED)
         reached.cancel()
         await eventually(crash.is_still)
         await let_overdue(mediator)
         await write(other, kind, pairs, id_)
-        crash.go_on.set()
-        answer = await write_it
+        crash.resume.set()
+        error = await writing
         await expire(mediator)
-        first = after(kind, after(victim, OLD, "victim"), "other")
-        last = after(victim, after(kind, OLD, "other"), "victim")
-        allowed = [first, last]
-        if isinstance(answer, OutcomeUnknown):
-            allowed.append(after(kind, OLD, "other"))
-        elif answer is not None:
-            allowed = [after(kind, OLD, "other")]
-        assert await state_of(other, pairs, id_) in allowed, (crash.taken, answer)
+        first = state_after(kind, state_after(victim, OLD, "victim"), "other")
+        last = state_after(victim, state_after(kind, OLD, "other"), "victim")
+        expected = [first, last]
+        if isinstance(error, OutcomeUnknown):
+            expected.append(state_after(kind, OLD, "other"))
+        elif error is not None:
+            expected = [state_after(kind, OLD, "other")]
+        assert await state_of(other, pairs, id_) in expected, (crash.taken, error)
         step += 1
 
 

@@ -1,4 +1,4 @@
-"""Random histories: strictly serializable, through crashes; without any one step, they are not."""
+"""Random histories: strictly serializable through crashes; not without any one step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def paper(mediator: Service) -> AsyncIterator[str]:
     database = await mediator.put_schema(CLASSES)
     assert mediator.systems_of(database, "pairs") == ("postgres", "redis")
     with pytest.MonkeyPatch.context() as patched:
-        # A writer that waits too long is refused; on a busy machine that would be often.
+        # A writer that waits too long is refused, which would happen often on a busy machine.
         patched.setattr("mediator.transactions.joint.MAX_WAIT_S", 60.0)
         yield database
 
@@ -40,8 +40,8 @@ async def _history(mediator: Service, database: str, seed: int, per_class: int =
     history = History(mediator, database, random.Random(seed))
     await history.begin(per_class)
     workers = (history.work(OPERATIONS) for _ in range(WORKERS))
-    ended = await asyncio.gather(*workers, return_exceptions=True)
-    history.complaints = [error for error in ended if error is not None]
+    results = await asyncio.gather(*workers, return_exceptions=True)
+    history.complaints = [error for error in results if error is not None]
     return history
 
 
@@ -51,9 +51,7 @@ async def test_histories_are_serializable(
 ) -> None:
     history = await _history(mediator, paper, seed)
     async with asyncio.timeout(60):
-        while (
-            not history.killed
-        ):  # transactions that were to be killed may all have been refused before
+        while not history.killed:  # all transactions to be killed can have been refused before
             await history.transact(crashable=True)
     assert not history.complaints
     assert cycle_in(history.executed) is None
@@ -65,7 +63,7 @@ async def test_histories_are_serializable(
 async def test_without_any_one_step_histories_are_not_serializable(
     mediator: Service, paper: str, mutant: str
 ) -> None:
-    """The checker sees it."""
+    """The checker detects it."""
     for seed in range(30):
         with pytest.MonkeyPatch.context() as patched:
             MUTANTS[mutant](mediator, patched)
@@ -88,16 +86,16 @@ async def _is_wrong(history: History) -> bool:
     return True
 
 
-def test_the_checker_knows_the_textbook() -> None:
+def test_the_checker_detects_the_textbook_anomalies() -> None:
     x, y = ("c", "x", "main"), ("c", "y", "main")
     start = Executed("start", 0, 0.5, {}, {x: 1, y: 1})
-    skew = [Executed("a", 1, 2, {y: 1}, {x: 2}), Executed("b", 1, 2, {x: 1}, {y: 2})]
-    assert cycle_in([start, *skew]) is not None
-    lost = [Executed("a", 1, 2, {x: 1}, {x: 2}), Executed("b", 1, 2, {x: 1}, {x: 3})]
-    assert cycle_in([start, *lost]) is not None
-    late = [Executed("a", 1, 2, {}, {x: 2}), Executed("b", 3, 4, {x: 1}, {})]
-    assert cycle_in([start, *late]) is not None
-    well = [Executed("a", 1, 2, {y: 1}, {x: 2}), Executed("b", 1, 3, {x: 2}, {y: 2})]
-    assert cycle_in([start, *well]) is None
+    write_skew = [Executed("a", 1, 2, {y: 1}, {x: 2}), Executed("b", 1, 2, {x: 1}, {y: 2})]
+    assert cycle_in([start, *write_skew]) is not None
+    lost_update = [Executed("a", 1, 2, {x: 1}, {x: 2}), Executed("b", 1, 2, {x: 1}, {x: 3})]
+    assert cycle_in([start, *lost_update]) is not None
+    stale_read = [Executed("a", 1, 2, {}, {x: 2}), Executed("b", 3, 4, {x: 1}, {})]
+    assert cycle_in([start, *stale_read]) is not None
+    serial = [Executed("a", 1, 2, {y: 1}, {x: 2}), Executed("b", 1, 3, {x: 2}, {y: 2})]
+    assert cycle_in([start, *serial]) is None
     with pytest.raises(AssertionError):
         cycle_in([start, Executed("a", 1, 2, {x: 7}, {})])

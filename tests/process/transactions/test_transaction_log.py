@@ -1,4 +1,4 @@
-"""The log of joint writes on a real PostgreSQL, whose server closes connections that are kept."""
+"""The log of joint writes on PostgreSQL, whose server closes pooled connections."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FOR EACH ROW EXECUTE FUNCTION note_wait();
 
 
 def close_connections(url: str) -> None:
-    """Have the server close every other connection, before the event loop can notice it."""
+    """Make the server close every other connection, before the event loop can notice it."""
 
     async def close() -> None:
         connection = await asyncpg.connect(url)
@@ -85,8 +85,8 @@ async def test_a_commit_is_never_sent_twice(log: CatalogueTransactions, url: str
     with pytest.raises(Unavailable):
         await log.commit("m", [])
     assert await log.commit("m", [{"class": "orders"}])
-    found = (await log.find(["m"]))["m"]
-    assert (found.state, found.redo) == (State.COMMITTED, [{"class": "orders"}])
+    entry = (await log.find(["m"]))["m"]
+    assert (entry.state, entry.redo) == (State.COMMITTED, [{"class": "orders"}])
 
 
 async def test_only_deciding_statements_wait_for_the_disk(
@@ -115,7 +115,7 @@ async def test_only_deciding_statements_wait_for_the_disk(
 
 
 async def test_an_attempt_is_decided_once(log: CatalogueTransactions) -> None:
-    """What was aborted is not committed by a coordinator that comes late, nor the reverse."""
+    """A late coordinator does not commit an aborted attempt, nor abort a committed one."""
     redo: list[dict[str, Any]] = [{"class": "orders"}]
     for state in (State.PREPARING, State.STAGED):
         first, second = f"{state}-1", f"{state}-2"
@@ -125,9 +125,9 @@ async def test_an_attempt_is_decided_once(log: CatalogueTransactions) -> None:
         assert not await log.commit(first, redo)
         assert await log.commit(second, redo)
         assert await log.abort(second) is State.COMMITTED
-        found = await log.find([first, second])
-        assert [found[i].state for i in (first, second)] == [State.ABORTED, State.COMMITTED]
-        assert found[second].redo == redo
+        entries = await log.find([first, second])
+        assert [entries[i].state for i in (first, second)] == [State.ABORTED, State.COMMITTED]
+        assert entries[second].redo == redo
     assert await log.abort("unknown") is None
     await log.refuse(["o"], 60.0)
     assert not await log.begin(replace(ENTRY, intent="o"), 60.0)
@@ -147,7 +147,7 @@ async def test_a_connection_that_was_closed_in_the_pool_is_replaced(
 async def test_a_server_that_takes_no_connections_does_not_answer(
     log: CatalogueTransactions, url: str, postgresql_config: SystemConfig
 ) -> None:
-    """It does so while it starts again after a crash."""
+    """As while it restarts after a crash."""
     name = url.partition("?")[0].rpartition("/")[2]
     server = await asyncpg.connect(postgresql_config.url)
     try:
@@ -163,22 +163,22 @@ async def test_a_server_that_takes_no_connections_does_not_answer(
 
 
 async def test_open_writes_are_found_by_the_objects_they_name(log: CatalogueTransactions) -> None:
-    named, others = ["authors", "ada"], ["ada", "authors"]
+    searched, swapped = ["authors", "ada"], ["ada", "authors"]
     for intent, records in {
-        "a": [["books", "b"], named],
-        "b": [others],
+        "a": [["books", "b"], searched],
+        "b": [swapped],
         "c": [["authors", ""]],
-        "d": [named],
-        "e": [named],
+        "d": [searched],
+        "e": [searched],
     }.items():
         assert await log.begin(TransactionEntry(intent, "shop", records), 10.0)
-    assert await log.begin(TransactionEntry("f", "news", [named]), 10.0)
+    assert await log.begin(TransactionEntry("f", "news", [searched]), 10.0)
     assert await log.commit("a", [])
     assert await log.abort("d") is State.ABORTED
     assert await log.commit("e", [])
     await log.finish("e", [])
-    found = await log.find_open("shop", [named, ["authors", ""]])
-    assert {intent: entry.state for intent, entry in found.items()} == {
+    entries = await log.find_open("shop", [searched, ["authors", ""]])
+    assert {intent: entry.state for intent, entry in entries.items()} == {
         "a": State.COMMITTED,
         "c": State.PREPARING,
     }

@@ -1,4 +1,4 @@
-"""The data API, transactions: over three real systems."""
+"""Transactions in the data API, over three real systems."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
     )
     transport = httpx.ASGITransport(app=api)
     base = f"http://localhost/v1/{database}/"
-    async with httpx.AsyncClient(transport=transport, base_url=base) as opened:
-        yield opened
+    async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+        yield client
 
 
 async def put(client: httpx.AsyncClient, path: str, **values: Any) -> str:
-    answer = await client.put(path, json=values)
-    assert answer.status_code in (200, 201), answer.text
-    return answer.headers["etag"]
+    response = await client.put(path, json=values)
+    assert response.status_code in (200, 201), response.text
+    return response.headers["etag"]
 
 
-def seen(path: str, etag: str | None) -> dict[str, Any]:
+def read_entry(path: str, etag: str | None) -> dict[str, Any]:
     class_name, id_ = path.split("/")
     return {"class": class_name, "id": id_, "etag": etag}
 
@@ -67,18 +67,18 @@ def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
     return document
 
 
-async def test_reads_are_checked_and_everything_is_written(client: httpx.AsyncClient) -> None:
+async def test_reads_are_validated_and_everything_is_written(client: httpx.AsyncClient) -> None:
     user, cart, note = f"users/{unique()}", f"carts/{unique()}", f"notes/{unique()}"
-    tag, absent = await put(client, user, credit=10), seen(cart, None)
+    tag, absent = await put(client, user, credit=10), read_entry(cart, None)
     await put(client, note, text="a")
     operations = [
         change(user, "update", {"credit": {"inc": -4}}),
         change(cart, "put", {"total": 4}),
         change(note, "patch", {"text": "b"}),
     ]
-    done = await transact(client, [seen(user, tag), absent], operations)
-    assert done.status_code == 200, done.text
-    results = done.json()["results"]
+    response = await transact(client, [read_entry(user, tag), absent], operations)
+    assert response.status_code == 200, response.text
+    results = response.json()["results"]
     assert [result["status"] for result in results] == [200, 201, 200]
     assert [result["body"] for result in results] == [
         {"id": user.split("/")[1], "credit": 6},
@@ -88,7 +88,9 @@ async def test_reads_are_checked_and_everything_is_written(client: httpx.AsyncCl
     for path, result in zip((user, cart, note), results, strict=True):
         assert (await client.get(path)).headers["etag"] == result["etag"]
     stale = problem(
-        await transact(client, [seen(user, tag), absent], operations), 409, "transaction-aborted"
+        await transact(client, [read_entry(user, tag), absent], operations),
+        409,
+        "transaction-aborted",
     )
     assert stale["changed"] == [
         {"class": path.split("/")[0], "id": path.split("/")[1]} for path in (user, cart)
@@ -97,15 +99,15 @@ async def test_reads_are_checked_and_everything_is_written(client: httpx.AsyncCl
     assert (await client.get(user)).json()["credit"] == 6
 
 
-async def test_a_read_set_may_contain_projections(client: httpx.AsyncClient) -> None:
+async def test_a_read_set_can_contain_projections(client: httpx.AsyncClient) -> None:
     note = f"notes/{unique()}"
     await put(client, note, text="a", stars=1)
     text = (await client.get(note, params={"fields": "text"})).headers["etag"]
     stars = (await client.get(note, params={"fields": "stars"})).headers["etag"]
     changed = await client.patch(note, json={"stars": 2}, headers={"content-type": MERGE})
     assert changed.status_code == 200
-    assert (await transact(client, [seen(note, text)])).json() == {"results": []}
-    problem(await transact(client, [seen(note, stars)]), 409, "transaction-aborted")
+    assert (await transact(client, [read_entry(note, text)])).json() == {"results": []}
+    problem(await transact(client, [read_entry(note, stars)]), 409, "transaction-aborted")
 
 
 MERGE = "application/merge-patch+json"
@@ -126,9 +128,9 @@ async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.Asy
         (change(taken, "create", {"total": 2}), 409, "already-exists"),
         ({"op": "put"}, 400, "invalid"),
     ):
-        answer = problem(await transact(client, (), [first, other]), status, slug)
+        document = problem(await transact(client, (), [first, other]), status, slug)
         if status == 400:
-            assert answer["errors"][0]["pointer"].startswith("/operations/1"), answer
+            assert document["errors"][0]["pointer"].startswith("/operations/1"), document
     assert (await client.get(user)).json()["credit"] == 1
 
 
@@ -150,8 +152,8 @@ async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.Asy
     ],
 )
 async def test_invalid_transactions_are_refused(client: httpx.AsyncClient, body: Any) -> None:
-    answer = await client.post("transactions", json=body)
-    problem(answer, 400, "invalid")
+    response = await client.post("transactions", json=body)
+    problem(response, 400, "invalid")
 
 
 async def test_objects_are_created_under_ids_of_the_server(client: httpx.AsyncClient) -> None:
@@ -172,18 +174,18 @@ async def test_a_repeated_key_commits_once(client: httpx.AsyncClient) -> None:
         change(cart, "update", {"total": {"inc": 1}}),
     ]
     headers = {"idempotency-key": unique()}
-    first = await transact(client, [seen(user, tag)], operations, **headers)
-    again = await transact(client, [seen(user, tag)], operations, **headers)
-    assert (first.status_code, again.status_code) == (200, 200), again.text
-    assert again.headers["idempotency-replayed"] == "true"
-    for one, other in zip(first.json()["results"], again.json()["results"], strict=True):
+    first = await transact(client, [read_entry(user, tag)], operations, **headers)
+    replayed = await transact(client, [read_entry(user, tag)], operations, **headers)
+    assert (first.status_code, replayed.status_code) == (200, 200), replayed.text
+    assert replayed.headers["idempotency-replayed"] == "true"
+    for one, other in zip(first.json()["results"], replayed.json()["results"], strict=True):
         assert other.pop("replayed")
         assert one == other
     assert (await client.get(user)).json()["credit"] == 2
     problem(await transact(client, (), operations, **headers), 422, "idempotency-key-reused")
 
 
-async def test_a_tag_that_nothing_can_have_is_refused_under_a_key_as_without(
+async def test_an_impossible_tag_is_refused_with_and_without_a_key(
     client: httpx.AsyncClient,
 ) -> None:
     user, cart = f"users/{unique()}", f"carts/{unique()}"

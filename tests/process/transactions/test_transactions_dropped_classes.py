@@ -1,4 +1,4 @@
-"""Classes that are dropped during a transaction: it fails as not found, not as unavailable."""
+"""Classes dropped during a transaction: it fails as not found, not as unavailable."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.model.operations import Outcome, Put
 from mediator.transactions.model import CommitRequest, ReadSetEntry
 from tests.faults.conditions import eventually
-from tests.process.control.test_placing_anew import is_held, paused
+from tests.process.control.test_placing_anew import is_held, pause_at
 from tests.process.service import Service, field_on, unique
 
-STAYING = {
+REMAINING = {
     "carts": {"fields": {"n": field_on("redis", "integer", default=0)}},
     "pairs": {
         "fields": {
@@ -28,19 +28,19 @@ STAYING = {
         }
     },
 }
-GONE = {"users": {"fields": {"n": field_on("postgres", "integer", default=0)}}}
+DROPPED = {"users": {"fields": {"n": field_on("postgres", "integer", default=0)}}}
 
 
 @pytest.fixture
 async def shop(mediator: Service) -> str:
-    return await mediator.put_schema({**STAYING, **GONE})
+    return await mediator.put_schema({**REMAINING, **DROPPED})
 
 
 def put(database: str, class_name: str, id_: str, **values: Any) -> Put:
     return Put(database, class_name, id_, unique("op"), values=values, fingerprint="f")
 
 
-def both(database: str, id_: str, *reads: ReadSetEntry) -> CommitRequest:
+def write_both(database: str, id_: str, *reads: ReadSetEntry) -> CommitRequest:
     writes = put(database, "carts", id_, n=1), put(database, "users", id_, n=1)
     return CommitRequest(database, unique("tx"), reads, writes, fingerprint="f")
 
@@ -49,15 +49,15 @@ async def run(mediator: Service, request: CommitRequest) -> list[Outcome]:
     return await mediator.mediator.transactions.run(request)
 
 
-def dropping(
-    mediator: Service, database: str, then: Callable[..., Awaitable[Any]], *, before: bool
+def drop_at(
+    mediator: Service, database: str, call: Callable[..., Awaitable[Any]], *, before: bool
 ) -> Callable[..., Awaitable[Any]]:
-    """Drop the class once a step is reached, or once it is taken."""
+    """Return a step that drops the class before or after it is taken."""
 
     async def step(*args: Any) -> Any:
         if before:
             await drop(mediator, database)
-        result = await then(*args)
+        result = await call(*args)
         if not before:
             await drop(mediator, database)
         return result
@@ -66,29 +66,27 @@ def dropping(
 
 
 async def drop(mediator: Service, database: str) -> None:
-    await mediator.mediator.control.set_schema(database, {"classes": STAYING})
+    await mediator.mediator.control.set_schema(database, {"classes": REMAINING})
 
 
-async def logged(mediator: Service, operation: str) -> list[str]:
+async def logged_states(mediator: Service, operation: str) -> list[str]:
     log = mediator.mediator.transactions.log
     assert isinstance(log, CatalogueTransactions)
     async with mediator.mediator.catalogue.begin() as connection:
-        found = await connection.execute(
-            select(table.c.state).where(table.c.operation == operation)
-        )
-        return list(found.scalars())
+        rows = await connection.execute(select(table.c.state).where(table.c.operation == operation))
+        return list(rows.scalars())
 
 
 @pytest.mark.parametrize("begins", ["is about to begin", "has set intents"])
 async def test_a_class_dropped_before_the_log_entry_is_not_found(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
-    transactions, request = mediator.mediator.transactions, both(shop, unique())
-    of: Any = transactions.phases if begins == "is about to begin" else transactions.log
-    monkeypatch.setattr(of, "begin", dropping(mediator, shop, of.begin, before=True))
+    transactions, request = mediator.mediator.transactions, write_both(shop, unique())
+    owner: Any = transactions.phases if begins == "is about to begin" else transactions.log
+    monkeypatch.setattr(owner, "begin", drop_at(mediator, shop, owner.begin, before=True))
     with pytest.raises(NotFound, match="no class users"):
         await run(mediator, request)
-    assert await logged(mediator, request.operation) == []
+    assert await logged_states(mediator, request.operation) == []
     with pytest.raises(NotFound):
         await mediator.get(shop, "carts", request.writes[0].id)
     await mediator.create(shop, "carts", request.writes[0].id, n=2)  # no intent is left behind
@@ -98,22 +96,22 @@ async def test_a_class_dropped_before_validation_aborts_the_transaction(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, unique()
-    step = dropping(mediator, shop, transactions.resolver.intents.record_states, before=True)
+    step = drop_at(mediator, shop, transactions.resolver.intents.record_states, before=True)
     monkeypatch.setattr(transactions.resolver.intents, "record_states", step)
     seen = ReadSetEntry("users", id_, None)
     request = CommitRequest(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
     with pytest.raises(TransactionAborted):
         await run(mediator, request)
-    assert await logged(mediator, request.operation) == []
+    assert await logged_states(mediator, request.operation) == []
 
 
 @pytest.mark.parametrize("step", ["begin", "commit"])
 async def test_a_class_cannot_be_dropped_while_a_transaction_writes_to_it(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """It is refused if the transaction has begun; one that has got further is waited for."""
-    transactions, request = mediator.mediator.transactions, both(shop, unique())
-    pause = paused(monkeypatch, transactions.log, step, after=True)
+    """The drop is refused: at once if the transaction has begun, else after its commit."""
+    transactions, request = mediator.mediator.transactions, write_both(shop, unique())
+    pause = pause_at(monkeypatch, transactions.log, step, after=True)
     running = asyncio.create_task(run(mediator, request))
     await pause.reached.wait()
     change = asyncio.create_task(drop(mediator, shop))
@@ -124,10 +122,10 @@ async def test_a_class_cannot_be_dropped_while_a_transaction_writes_to_it(
         await change
     pause.open.set()
     first = await running
-    again = await run(mediator, request)
+    replayed = await run(mediator, request)
     assert [outcome.id for outcome in first] == [write.id for write in request.writes]
-    assert [o.versions for o in again] == [o.versions for o in first]
-    assert await logged(mediator, request.operation) == ["done"]
+    assert [o.versions for o in replayed] == [o.versions for o in first]
+    assert await logged_states(mediator, request.operation) == ["done"]
     for write in request.writes:
         assert await mediator.values(shop, write.class_name, write.id) == {"n": 1}
 
@@ -135,8 +133,8 @@ async def test_a_class_cannot_be_dropped_while_a_transaction_writes_to_it(
 async def test_a_class_can_be_dropped_while_transactions_write_to_others(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transactions, id_ = mediator.mediator.transactions, "users"  # an id may be the class's name
-    step = dropping(mediator, shop, transactions.log.commit, before=False)
+    transactions, id_ = mediator.mediator.transactions, "users"  # the id equals the class's name
+    step = drop_at(mediator, shop, transactions.log.commit, before=False)
     monkeypatch.setattr(transactions.log, "commit", step)
     request = CommitRequest(shop, unique("tx"), (), (put(shop, "carts", id_, n=1),), "f")
     await run(mediator, request)
@@ -149,5 +147,5 @@ async def test_a_retry_returns_the_identical_response(mediator: Service, shop: s
     write = put(shop, "pairs", unique(), title="a", hits=1, a_long_name="b")
     request = CommitRequest(shop, unique("tx"), (), (write,), fingerprint="f")
     [first] = await run(mediator, request)
-    [again] = await run(mediator, request)
-    assert list(again.versions.items()) == list(first.versions.items())
+    [replayed] = await run(mediator, request)
+    assert list(replayed.versions.items()) == list(first.versions.items())

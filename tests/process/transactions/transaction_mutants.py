@@ -1,4 +1,4 @@
-"""Transactions with a step left out, to see that a checker of histories answers."""
+"""Transactions without one of their steps, to test the checker of histories."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["MUTANTS", "Echo"]
 
 
 class Echo:
-    """Sends every write under an intent once more, later: as a replica whose lease has expired.
+    """Repeats every write under an intent later, like a replica whose lease has expired.
 
     Args:
-        mediator: Whose systems are written to.
-        patched: Takes it out of their way again.
-        fenced: Whether the second one needs the intent, as it does; a mutant makes its own way.
+        mediator: The mediator whose systems are written to.
+        patched: Reverts the patches.
+        fenced: Whether the second write needs the intent, as in Portolan; a mutant sets it anew.
     """
 
     def __init__(
@@ -33,22 +33,22 @@ class Echo:
         self._late: list[asyncio.Task[None]] = []
         for guarded in mediator.mediator.systems:
             store: Any = guarded.store
-            patched.setattr(store, "write", self._twice(store, store.write))
+            patched.setattr(store, "write", self._write_twice(store, store.write))
 
     async def end(self) -> None:
-        """Wait until the last of them has come."""
+        """Wait until the last of the repeated writes has arrived."""
         await asyncio.gather(*self._late)
 
-    def _twice(self, store: Any, send: Any) -> Any:
+    def _write_twice(self, store: Any, send: Any) -> Any:
         async def write(calls: Sequence[Write], *token: str) -> Any:
             results = await send(calls, *token)
             late = [call for call in calls if call.intent]
-            self._late.append(asyncio.create_task(self._again(store, send, late)))
+            self._late.append(asyncio.create_task(self._repeat(store, send, late)))
             return results
 
         return write
 
-    async def _again(self, store: Any, send: Any, late: Sequence[Write]) -> None:
+    async def _repeat(self, store: Any, send: Any, late: Sequence[Write]) -> None:
         for call in late:
             await asyncio.sleep(0.01)
             if self._fenced:
@@ -58,21 +58,21 @@ class Echo:
                 await send([replace(call, remember=None)])
 
 
-async def _nothing(*_: Any) -> list[Any]:
+async def _return_nothing(*_: Any) -> list[Any]:
     return []
 
 
-async def _ignoring_intents(*args: Any) -> list[Any]:
+async def _validate_without_intents(*args: Any) -> list[Any]:
     await validate(*args)
     return []
 
 
 def _without_validation(_: Service, patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(coordinator, "validate", _nothing)
+    patched.setattr(coordinator, "validate", _return_nothing)
 
 
 def _without_foreign_intents(_: Service, patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(coordinator, "validate", _ignoring_intents)
+    patched.setattr(coordinator, "validate", _validate_without_intents)
 
 
 def _without_fences(mediator: Service, patched: pytest.MonkeyPatch) -> None:
@@ -81,30 +81,30 @@ def _without_fences(mediator: Service, patched: pytest.MonkeyPatch) -> None:
 
 def _without_intents(mediator: Service, patched: pytest.MonkeyPatch) -> None:
     for guarded in mediator.mediator.systems:
-        patched.setattr(guarded.store, "write", _unchecked(guarded.store))
+        patched.setattr(guarded.store, "write", _write_unchecked(guarded.store))
 
 
-def _unchecked(store: Any) -> Any:
+def _write_unchecked(store: Any) -> Any:
     send = store.write
 
     async def write(calls: Sequence[Write], *token: str) -> Any:
         states = await store.record_states([(call.fragment, call.id) for call in calls])
-        taken = [
+        adopted = [
             call if call.intent else replace(call, intent=state.intent)
             for call, state in zip(calls, states, strict=True)
         ]
-        results = await send(taken, *token)
-        for call, other in zip(calls, taken, strict=True):
-            if other.intent != call.intent:
-                await store.lock([(call.fragment, call.id)], other.intent)
+        results = await send(adopted, *token)
+        for call, adopted_call in zip(calls, adopted, strict=True):
+            if adopted_call.intent != call.intent:
+                await store.lock([(call.fragment, call.id)], adopted_call.intent)
         return results
 
     return write
 
 
 MUTANTS: Mapping[str, Callable[[Service, pytest.MonkeyPatch], None]] = {
-    "the read set is not looked at": _without_validation,
-    "intents on what is read are ignored": _without_foreign_intents,
-    "plain writes take no notice of intents": _without_intents,
-    "what is applied late does not need the intent": _without_fences,
+    "the read set is not validated": _without_validation,
+    "intents on the read set are ignored": _without_foreign_intents,
+    "single writes ignore intents": _without_intents,
+    "late steps do not need the intent": _without_fences,
 }

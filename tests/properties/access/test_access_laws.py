@@ -41,23 +41,23 @@ targets = st.builds(
 )
 
 
-def allowed(principal: Principal | None, scope: Scope, target: AccessTarget) -> bool:
+def is_allowed(principal: Principal | None, scope: Scope, target: AccessTarget) -> bool:
     return decide(principal, scope, target) is AccessDecision.ALLOWED
 
 
 @given(principals, st.frozensets(drawn_grants()), scopes, targets)
 def test_fewer_grants_never_allow_more(
-    principal: Principal, kept: frozenset[Grant], scope: Scope, target: AccessTarget
+    principal: Principal, subset: frozenset[Grant], scope: Scope, target: AccessTarget
 ) -> None:
-    fewer = replace(principal, grants=principal.grants & kept)
-    assert allowed(principal, scope, target) >= allowed(fewer, scope, target)
+    fewer = replace(principal, grants=principal.grants & subset)
+    assert is_allowed(principal, scope, target) >= is_allowed(fewer, scope, target)
 
 
 @given(principals, scopes, targets)
-def test_a_principal_may_do_whatever_an_anonymous_request_may(
+def test_a_principal_is_allowed_whatever_an_anonymous_request_is(
     principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
-    assert allowed(principal, scope, target) >= allowed(None, scope, target)
+    assert is_allowed(principal, scope, target) >= is_allowed(None, scope, target)
 
 
 @given(scopes, targets)
@@ -65,7 +65,7 @@ def test_an_anonymous_request_may_only_read_public_classes(
     scope: Scope, target: AccessTarget
 ) -> None:
     public = target.visibility == "public" and target.class_name is not None
-    assert allowed(None, scope, target) is (scope is Scope.READ and public)
+    assert is_allowed(None, scope, target) is (scope is Scope.READ and public)
 
 
 @given(principals, scopes, targets)
@@ -92,12 +92,12 @@ def test_a_hidden_database_is_refused_like_an_absent_one(
 def test_a_refusal_does_not_reveal_whether_a_class_exists(
     principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
-    there = replace(target, class_name="articles", visibility="none")
+    existing = replace(target, class_name="articles", visibility="none")
     absent = replace(target, class_name="nowhere", visibility="none")
     of_class = replace(
         principal, grants=frozenset(g for g in principal.grants if g.class_name == ANY)
     )
-    assert decide(of_class, scope, there) is decide(of_class, scope, absent)
+    assert decide(of_class, scope, existing) is decide(of_class, scope, absent)
 
 
 @given(principals, scopes, targets)
@@ -105,21 +105,21 @@ def test_a_grant_for_a_class_never_reaches_the_whole_database(
     principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     of_class = frozenset(g for g in principal.grants if g.class_name != ANY)
-    whole = replace(target, class_name=None)
-    assert not allowed(replace(principal, grants=of_class), scope, whole)
+    database_target = replace(target, class_name=None)
+    assert not is_allowed(replace(principal, grants=of_class), scope, database_target)
 
 
 @given(principals, targets)
 def test_write_includes_read_and_admin_includes_all(
     principal: Principal, target: AccessTarget
 ) -> None:
-    assert allowed(principal, Scope.READ, target) >= allowed(principal, Scope.WRITE, target)
+    assert is_allowed(principal, Scope.READ, target) >= is_allowed(principal, Scope.WRITE, target)
     for scope in Scope:
-        assert allowed(principal, scope, target) >= allowed(principal, Scope.ADMIN, target)
+        assert is_allowed(principal, scope, target) >= is_allowed(principal, Scope.ADMIN, target)
 
 
 @given(drawn_grants())
-def test_a_grant_is_read_as_it_is_written(grant: Grant) -> None:
+def test_a_grant_is_parsed_as_it_is_rendered(grant: Grant) -> None:
     assert parse_grant(str(grant)) == grant
 
 
@@ -134,7 +134,7 @@ def test_a_malformed_grant_is_refused(text: str) -> None:
     assert [location.pointer for location in refused.value.locations] == ["/grants/1"]
 
 
-def test_keys_differ_and_only_their_hash_is_kept() -> None:
+def test_keys_differ_and_only_their_hash_is_stored() -> None:
     first, second = mint(), mint()
     assert first.text != second.text
     assert split(first.text) is not None
@@ -142,5 +142,5 @@ def test_keys_differ_and_only_their_hash_is_kept() -> None:
 
 
 @given(st.text(max_size=100))
-def test_a_text_that_is_no_key_is_not_split(text: str) -> None:
+def test_a_text_that_is_not_a_key_is_not_split(text: str) -> None:
     assert split(text) is None

@@ -1,10 +1,9 @@
 """docs/protocol.md as a state machine: one key, its writers, readers and caches.
 
-Times are small numbers of ticks that are left, or that have passed, so there is no horizon: the
-search ends when nothing new can be reached, however long everything goes on. Steps that are atomic
-in Portolan (a script of the sketch, a write of the store) are atomic here; any other two may have
-anything between them. Readers are alike, and so are writers: states that differ only in their order
-are the same state.
+Times are small numbers of remaining or elapsed ticks, so there is no horizon: the search ends when
+no new state can be reached. Steps that are atomic in Portolan (a script of the sketch, a write of
+the store) are atomic here; any two others can be interleaved with anything. Readers are
+interchangeable, and so are writers: states that differ only in their order are the same state.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tests.properties import exhaustive
-from tests.properties.coherence.coherence_reading import fetching, reading, requesting
+from tests.properties.coherence.coherence_reading import fetch_moves, reader_moves, request_moves
 from tests.properties.coherence.coherence_states import (
     EMPTY,
     EXPIRING,
@@ -30,20 +29,20 @@ from tests.properties.coherence.coherence_states import (
     any_pending,
     without_fills,
 )
-from tests.properties.coherence.coherence_writing import lost, writing
-from tests.properties.exhaustive import Found
+from tests.properties.coherence.coherence_writing import lose_sketch, writer_moves
+from tests.properties.exhaustive import SearchResult
 
 __all__ = ["initial_state", "moves", "search"]
 
 
-def search(world: World) -> Found[Move]:
-    """Visit all states of a world until a guarantee is broken."""
+def search(world: World) -> SearchResult[Move]:
+    """Visit all states of a world until a move breaks a guarantee."""
     return exhaustive.search(initial_state(world), partial(moves, world), canonical)
 
 
 def initial_state(world: World) -> State:
     return State(
-        (Writer(left=world.rewrites),) * world.writers,
+        (Writer(remaining=world.rewrites),) * world.writers,
         (Reader(),) * world.readers,
         (-1,) * (world.writers * (1 + world.rewrites)),
         world.crashes,
@@ -60,31 +59,32 @@ def canonical(state: State) -> State:
 
 
 def moves(world: World, state: State) -> Iterator[Move]:
-    """Everything that can happen next."""
+    """Return all moves from a state."""
     for number, writer in enumerate(state.writers):
         if writer.at != GONE or writer.pending or writer.op in (IN_FLIGHT, EXPIRING):
-            yield from writing(world, state, number, writer)
+            yield from writer_moves(world, state, number, writer)
     for number, reader in enumerate(state.readers):
         if reader.request:
-            yield from requesting(world, state, number, reader, reader.request)
+            yield from request_moves(world, state, number, reader, reader.request)
         else:
-            yield from reading(world, state, number, reader)
+            yield from reader_moves(world, state, number, reader)
         if world.slow_filters:
-            yield from fetching(world, state, number, reader)
+            yield from fetch_moves(world, state, number, reader)
     if state.purges and state.purges[0] == 0:
         yield Move("purge", state._replace(purges=state.purges[1:], proxy=()))
     if state.losses:
-        yield Move("the sketch is lost", lost(world, state))
+        yield Move("the sketch is lost", lose_sketch(world, state))
     if _may_tick(world, state):
         yield _tick(world, state)
 
 
 def _may_tick(world: World, state: State) -> bool:
-    """Purges come in time; where they matter, no fill takes longer than F."""
+    """Whether time can pass: purges come in time; with purges, no fill takes longer than F."""
     if 0 in state.purges:
         return False
     return world.fill is None or not any(
-        it.request and it.request.phase and it.request.age >= world.fill for it in state.readers
+        reader.request and reader.request.phase and reader.request.age >= world.fill
+        for reader in state.readers
     )
 
 
@@ -94,7 +94,7 @@ def _tick(world: World, state: State) -> Move:
         state = without_fills(state)._replace(entry=(EMPTY, 0))
     after = state._replace(
         writers=tuple(map(_older_writer, state.writers)),
-        readers=tuple(_older_reader(world, it) for it in state.readers),
+        readers=tuple(_older_reader(world, reader) for reader in state.readers),
         seen=tuple(age if age < 0 else min(age + 1, world.bound + 1) for age in state.seen),
         handed_out=handed_out,
         stale_until=stale_until,
@@ -105,11 +105,11 @@ def _tick(world: World, state: State) -> Move:
         browser=_older_copy(state.browser),
         proxy=_older_copy(state.proxy),
         dated=_older_date(world, state.dated),
-        purges=tuple(left - 1 for left in state.purges),
-        since=min(state.since + 1, world.longest + 1) if world.quiet else 0,
+        purges=tuple(ticks - 1 for ticks in state.purges),
+        since=min(state.since + 1, world.max_expiry + 1) if world.quiet else 0,
         grant=max(0, state.grant - 1),
     )
-    stuck = world.quiet and after.stale_until > 0 and after.since > world.longest
+    stuck = world.quiet and after.stale_until > 0 and after.since > world.max_expiry
     return Move("tick", after, broken=stuck)
 
 
@@ -117,12 +117,12 @@ def _older_copy(copy: Copy) -> Copy:
     return (copy[0], copy[1] - 1) if copy and copy[1] > 1 else ()
 
 
-def _older_date(world: World, kept: Copy) -> Copy:
-    return (kept[0], kept[1] + 1) if kept and kept[1] <= world.delta else ()
+def _older_date(world: World, copy: Copy) -> Copy:
+    return (copy[0], copy[1] + 1) if copy and copy[1] <= world.delta else ()
 
 
-def _older_filter(world: World, kept: tuple[int, ...]) -> tuple[int, ...]:
-    return (kept[0] + 1, kept[1]) if kept and kept[0] <= world.delta else ()
+def _older_filter(world: World, cached: tuple[int, ...]) -> tuple[int, ...]:
+    return (cached[0] + 1, cached[1]) if cached and cached[0] <= world.delta else ()
 
 
 def _older_writer(writer: Writer) -> Writer:
@@ -145,8 +145,8 @@ def _older_reader(world: World, reader: Reader) -> Reader:
     if request and request.dated >= 0:
         request = request._replace(dated=min(request.dated + 1, world.delta + 1))
     if request and request.phase:
-        most = max(world.margin, world.fill or 0) + 1
-        request = request._replace(age=min(request.age + 1, most))
+        max_age = max(world.margin, world.fill or 0) + 1
+        request = request._replace(age=min(request.age + 1, max_age))
     if own and world.keeps(Step.YOUNG_WITHIN_DELTA):
         own = (own[0], own[1] + 1) if own[1] < world.delta else ()
     age, bit = (reader.age + 1, reader.bit) if usable else (-1, 0)

@@ -22,7 +22,7 @@ from tests.properties.coherence.coherence_states import (
     Step,
     World,
     any_pending,
-    now_seen,
+    mark_seen,
     with_reader,
 )
 
@@ -35,44 +35,46 @@ def _in_filter(world: World, state: State) -> int:
     return int(world.bits is PendingBits.MEMBERS and state.member)
 
 
-def reading(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
-    """A reader takes a new filter, or begins to read."""
+def reader_moves(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+    """A reader gets a new filter, or starts a read."""
     if not world.slow_filters:
         newest = reader._replace(age=0, bit=_in_filter(world, state))
         if newest != reader:
             yield Move(f"a filter: {newest.bit}", with_reader(state, number, newest))
-    least = max((v for v, age in enumerate(state.seen, 1) if age > world.bound), default=0)
+    min_version = max((v for v, age in enumerate(state.seen, 1) if age > world.bound), default=0)
     if reader.own:
-        again = Request(least, fresh=False, since=reader.own[1])
-        yield _completed(world, "a read of its young copy", state, number, again, reader.own[0])
+        young_read = Request(min_version, fresh=False, since=reader.own[1])
+        yield _completed_read(
+            world, "a read of its young copy", state, number, young_read, reader.own[0]
+        )
     if reader.age < 0:
         return
     fresh = bool(reader.bit) and world.keeps(Step.REVALIDATION)
     by_filter = world.own_copies and not fresh and world.keeps(Step.YOUNG_AS_FILTER)
-    request = Request(least, fresh, since=reader.age if by_filter else 0)
+    request = Request(min_version, fresh, since=reader.age if by_filter else 0)
     if state.browser and not fresh:
-        yield _completed(
+        yield _completed_read(
             world, "a read of the browser's copy", state, number, request, state.browser[0]
         )
         return
     if fresh and world.dated:
-        yield from _for_dated(world, state, number, reader, request)
-    what = "a revalidation" if fresh else "a plain request"
-    yield Move(what, with_reader(state, number, reader._replace(request=request)))
+        yield from _dated_request_moves(world, state, number, reader, request)
+    label = "a revalidation" if fresh else "a plain request"
+    yield Move(label, with_reader(state, number, reader._replace(request=request)))
     if world.entries and state.browser:
-        conditional = request._replace(known=state.browser[0])
+        conditional = request._replace(copy_version=state.browser[0])
         after = with_reader(state, number, reader._replace(request=conditional))
-        yield Move(f"a revalidation of {conditional.known}", after)
+        yield Move(f"a revalidation of {conditional.copy_version}", after)
 
 
-def _for_dated(
+def _dated_request_moves(
     world: World, state: State, number: int, reader: Reader, request: Request
 ) -> Iterator[Move]:
-    """An answer that has a date is requested, from caches as well."""
+    """A reader requests a dated answer, which caches can return too."""
     if state.dated and _is_young(world, state.dated[1]):
         version, since = state.dated
         aged = request._replace(since=since)
-        yield _completed(world, "a dated answer of a cache", state, number, aged, version)
+        yield _completed_read(world, "a dated answer of a cache", state, number, aged, version)
     dated = request._replace(phase=REPORTED, dated=0)
     yield Move("a dated request", with_reader(state, number, reader._replace(request=dated)))
 
@@ -81,13 +83,13 @@ def _is_young(world: World, age: int) -> bool:
     return age <= world.delta or not world.keeps(Step.DATED_WITHIN_DELTA)
 
 
-def fetching(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
-    """A filter is requested, snapshot, received."""
+def fetch_moves(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+    """A filter is requested, made and received."""
     if not reader.fetch:
         requested = reader._replace(fetch=(0, UNKNOWN_BITS))
         yield Move("a filter is requested", with_reader(state, number, requested))
     elif reader.fetch[1] == UNKNOWN_BITS:
-        yield from _filters(world, state, number, reader)
+        yield from _filter_moves(world, state, number, reader)
         return
     elif reader.fetch[0] and not world.keeps(Step.TIME_BEFORE_BITS):
         timed = reader._replace(fetch=(0, reader.fetch[1]))
@@ -100,57 +102,59 @@ def fetching(world: World, state: State, number: int, reader: Reader) -> Iterato
         yield Move("the filter arrives", with_reader(state, number, received))
 
 
-def _filters(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
-    """The sketch makes a filter, or a cache has one."""
+def _filter_moves(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+    """The sketch makes a filter, or a cache returns one."""
     fetch_age, bit = reader.fetch[0], _in_filter(world, state)
     after = with_reader(state, number, reader._replace(fetch=(fetch_age, bit)))
     after = after._replace(filter=(0, bit)) if world.cached_filters else after
     yield Move(f"a filter is made: {bit}", after)
     if state.filter:
-        in_cache, bit = state.filter
-        age = fetch_age + in_cache if world.keeps(Step.AGE_IN_CACHES) else fetch_age
+        cache_age, bit = state.filter
+        age = fetch_age + cache_age if world.keeps(Step.AGE_IN_CACHES) else fetch_age
         old = reader._replace(fetch=(min(age, world.delta + 1), bit))
         yield Move(f"a cached filter: {bit}", with_reader(state, number, old))
 
 
-def requesting(
+def request_moves(
     world: World, state: State, number: int, reader: Reader, request: Request
 ) -> Iterator[Move]:
-    """A request goes on its way."""
+    """A request proceeds."""
     read_first = world.read_first or not world.keeps(Step.REPORT_FIRST)
     if request.phase == WAITING:
-        yield from _arriving(world, state, number, reader, request, read_first=read_first)
+        yield from _arrival_moves(world, state, number, reader, request, read_first=read_first)
     elif request.phase == REPORTED:
-        yield from _store_reads(world, state, number, reader, request)
-        if state.entry == (KNOWN, request.known):
-            unchanged = request._replace(phase=READ, version=request.known)
+        yield from _store_read_moves(world, state, number, reader, request)
+        if state.entry == (KNOWN, request.copy_version):
+            unchanged = request._replace(phase=READ, version=request.copy_version)
             after = with_reader(state, number, reader._replace(request=unchanged))
-            yield Move(f"the sketch knows {request.known}", after)
+            yield Move(f"the sketch knows {request.copy_version}", after)
     elif request.dated >= 0:
-        yield _dated_answer(world, state, number, reader, request)
+        yield _dated_answer_move(world, state, number, reader, request)
     elif request.phase == READ and read_first:
-        yield from _reports(world, state, number, reader, request, CHECKED)
+        yield from _report_moves(world, state, number, reader, request, CHECKED)
     else:
-        yield from _answers(world, state, number, request)
+        yield from _answer_moves(world, state, number, request)
         if request.fill or (world.entries and not world.keeps(Step.ENTRY_LEASE)):
-            yield _fills(state, number, reader, request)
+            yield _fill_move(state, number, reader, request)
 
 
-def _arriving(
+def _arrival_moves(
     world: World, state: State, number: int, reader: Reader, request: Request, *, read_first: bool
 ) -> Iterator[Move]:
-    """A request arrives at the proxy, which answers it or passes it on."""
-    if state.proxy and (not request.fresh or world.fill is not None) and request.known < 0:
-        left = state.proxy[1] if world.layers == 1 else max(world.ttls)
-        answered = state._replace(browser=(state.proxy[0], left))
-        yield _completed(world, "the proxy answers", answered, number, request, state.proxy[0])
+    """A request arrives at the proxy, which answers or forwards it."""
+    if state.proxy and (not request.fresh or world.fill is not None) and request.copy_version < 0:
+        ticks = state.proxy[1] if world.layers == 1 else max(world.ttls)
+        answered = state._replace(browser=(state.proxy[0], ticks))
+        yield _completed_read(world, "the proxy answers", answered, number, request, state.proxy[0])
     elif state.dated and not world.keeps(Step.DATED_APART):
         version = state.dated[0]
-        yield _completed(world, "the proxy answers with a date", state, number, request, version)
+        yield _completed_read(
+            world, "the proxy answers with a date", state, number, request, version
+        )
     elif read_first:
-        yield from _store_reads(world, state, number, reader, request)
+        yield from _store_read_moves(world, state, number, reader, request)
     else:
-        yield from _reports(world, state, number, reader, request, REPORTED)
+        yield from _report_moves(world, state, number, reader, request, REPORTED)
         if state.grant:
             ttl = state.grant if world.keeps(Step.GRANT_ENDS) else max(world.ttls)
             granted = request._replace(phase=REPORTED, age=0, ttl=ttl)
@@ -158,7 +162,7 @@ def _arriving(
             yield Move(f"a grant is used again: TTL {ttl}", after)
 
 
-def _reports(
+def _report_moves(
     world: World, state: State, number: int, reader: Reader, request: Request, phase: int
 ) -> Iterator[Move]:
     """`report_read`: a TTL, or none."""
@@ -170,12 +174,12 @@ def _reports(
         fill = world.entries and bool(ttl) and state.entry[0] in (EMPTY, FILLING)
         granted = reported._replace(ttl=ttl, fill=fill)
         after = with_reader(state, number, reader._replace(request=granted))
-        yield Move(f"report: TTL {ttl}", _handed_out(world, after, ttl) if ttl else after)
+        yield Move(f"report: TTL {ttl}", _hand_out(world, after, ttl) if ttl else after)
         if not world.keeps(Step.NO_STORE_UNREPORTED):
             yield Move("the report fails", after)
 
 
-def _handed_out(world: World, state: State, ttl: int) -> State:
+def _hand_out(world: World, state: State, ttl: int) -> State:
     layers = world.layers if world.keeps(Step.SUM_OF_LAYERS) else 1
     expiry = layers * ttl + (world.margin if world.keeps(Step.MARGIN) else 0)
     handed_out = max(state.handed_out, expiry) if world.keeps(Step.MAXIMUM_IN_REPORT) else expiry
@@ -189,14 +193,14 @@ def _handed_out(world: World, state: State, ttl: int) -> State:
     )
 
 
-def _fills(state: State, number: int, reader: Reader, request: Request) -> Move:
-    """The version entry gets the version that was read; all fills share the lease."""
+def _fill_move(state: State, number: int, reader: Reader, request: Request) -> Move:
+    """The version entry is set to the version that was read; all fills share the lease."""
     filled = with_reader(state, number, reader._replace(request=request._replace(fill=False)))
     entry = (KNOWN, request.version)
     return Move(f"the sketch gets {request.version}", filled._replace(entry=entry))
 
 
-def _store_reads(
+def _store_read_moves(
     world: World, state: State, number: int, reader: Reader, request: Request
 ) -> Iterator[Move]:
     lags = state.store and not world.keeps(Step.LINEARIZABLE_SOURCE)
@@ -207,58 +211,62 @@ def _store_reads(
         )
 
 
-def _answers(world: World, state: State, number: int, request: Request) -> Iterator[Move]:
+def _answer_moves(world: World, state: State, number: int, request: Request) -> Iterator[Move]:
     in_time = request.age <= world.margin or not world.keeps(Step.ANSWER_IN_TIME)
     if request.ttl and in_time:
         copy = (request.version, request.ttl)
-        if world.layers > 1:  # or it was for a browser outside the model
+        if world.layers > 1:  # or the answer was for a browser outside the model
             passed = state._replace(proxy=copy)
-            yield _completed(world, "an answer elsewhere", passed, number, request, request.version)
+            yield _completed_read(
+                world, "an answer elsewhere", passed, number, request, request.version
+            )
         state = state._replace(browser=copy, proxy=copy)
     answered = with_reader(state, number, state.readers[number]._replace(request=()))
     if not world.keeps(Step.LINEARIZABLE_SOURCE):
-        # The guarantee does not cover what a replica answers, but it is kept.
+        # The guarantee does not cover a replica's answer, but caches store it.
         yield Move(f"a replica's answer: {request.version}", answered)
         return
-    yield _completed(world, "an answer", state, number, request, request.version)
+    yield _completed_read(world, "an answer", state, number, request, request.version)
     if not world.keeps(Step.OWN_REQUEST):
         for other, reader in enumerate(answered.readers):
             if reader.request and reader.request.phase == WAITING:
                 joined = reader.request
-                yield _completed(world, "the same answer", answered, other, joined, request.version)
+                yield _completed_read(
+                    world, "the same answer", answered, other, joined, request.version
+                )
 
 
-def _dated_answer(
+def _dated_answer_move(
     world: World, state: State, number: int, reader: Reader, request: Request
 ) -> Move:
-    """A cache may keep it, too; if its date is too old, the reader goes to the origin."""
+    """Caches can store the answer; if its date is too old, the reader asks the origin."""
     age = request.dated if world.keeps(Step.DATED_BEFORE_READ) else 0
-    kept = state._replace(dated=(request.version, age))
+    cached = state._replace(dated=(request.version, age))
     if not _is_young(world, age):
-        again = request._replace(phase=WAITING, age=0, dated=-1)
-        what = f"a dated answer, too old: {request.version}"
-        return Move(what, with_reader(kept, number, reader._replace(request=again)))
+        revalidation = request._replace(phase=WAITING, age=0, dated=-1)
+        label = f"a dated answer, too old: {request.version}"
+        return Move(label, with_reader(cached, number, reader._replace(request=revalidation)))
     aged = request._replace(since=age)
-    return _completed(world, "a dated answer", kept, number, aged, request.version)
+    return _completed_read(world, "a dated answer", cached, number, aged, request.version)
 
 
-def _young(world: World, request: Request, version: int) -> Copy:
-    """What a reader keeps of any answer, whether it has a TTL or not."""
+def _young_copy(world: World, request: Request, version: int) -> Copy:
+    """Return the copy that a reader stores of any answer, with or without a TTL."""
     if not world.keeps(Step.YOUNG_FROM_SENDING):
         return (version, 0)
     return (version, request.since) if request.since <= world.delta else ()
 
 
-def _completed(
-    world: World, what: str, state: State, number: int, request: Request, version: int
+def _completed_read(
+    world: World, label: str, state: State, number: int, request: Request, version: int
 ) -> Move:
-    """A read is done."""
+    """A read completes."""
     reader = state.readers[number]._replace(request=())
     if request.fresh and not world.keeps(Step.OWN_COPY_ONLY):
         reader = reader._replace(bit=0)
     if world.own_copies:
-        reader = reader._replace(own=_young(world, request, version))
+        reader = reader._replace(own=_young_copy(world, request, version))
     after = with_reader(state, number, reader)
-    stale = version < request.least
-    after = after if world.fill is not None else now_seen(after, version)
-    return Move(f"{what}: {version}", after, stale, (number, version))
+    stale = version < request.min_version
+    after = after if world.fill is not None else mark_seen(after, version)
+    return Move(f"{label}: {version}", after, stale, (number, version))

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Step(Enum):
-    """Steps of the protocol, each of which can be left out; in the order of docs/protocol.md."""
+    """Steps of the protocol that can be left out, in the order of docs/protocol.md."""
 
     STALE_AT_WRITE = "begin puts keys that were handed out into the filter"
     LAST_EXPIRY = "stale_until only grows"
@@ -21,25 +21,25 @@ class Step(Enum):
     REPEATED_PURGE = "purges are repeated after the longest fill"
     END_BEFORE_ACK = "end comes before the acknowledgement"
     REPORT_FIRST = "report_read comes before the store's read"
-    GRANT_ENDS = "a grant that is used again ends when it did first"
+    GRANT_ENDS = "a grant that is reused ends when the original grant does"
     VERSION_CHECK = "a read that reported late has its version checked"
     PENDING_CHECK = "nothing is cacheable while a write is pending"
     MAXIMUM_IN_REPORT = "handed_out only grows"
     MARGIN = "handed_out includes the margin M"
     SUM_OF_LAYERS = "handed_out is the sum over caches that send no age"
-    LINEARIZABLE_SOURCE = "only what the linearizable system answers is cacheable"
+    LINEARIZABLE_SOURCE = "only answers of the linearizable system are cacheable"
     ANSWER_IN_TIME = "an answer later than M is not stored"
     NO_STORE_UNREPORTED = "an answer whose report failed is not stored"
     FILTER_WITHIN_DELTA = "a filter older than delta is not used"
     AGE_FROM_SENDING = "a filter's age counts from the sending of its request"
     AGE_IN_CACHES = "a filter's age includes that in caches"
     TIME_BEFORE_BITS = "a filter's time is read before its bits"
-    REVALIDATION = "what is in the filter is revalidated"
+    REVALIDATION = "keys in the filter are revalidated"
     OWN_REQUEST = "a revalidation is never joined to an older request"
-    OWN_COPY_ONLY = "what was revalidated is not read from shared caches"
+    OWN_COPY_ONLY = "a revalidated copy is not read from shared caches"
     YOUNG_WITHIN_DELTA = "a copy older than delta is not returned as a young one"
     YOUNG_FROM_SENDING = "a copy's age counts from the sending of its request"
-    YOUNG_AS_FILTER = "what any cache may have answered is as old as the filter"
+    YOUNG_AS_FILTER = "an answer that can be a cache's is as old as the filter"
     DATED_WITHIN_DELTA = "a dated answer older than delta is not used"
     DATED_BEFORE_READ = "an answer is dated before the store is read"
     DATED_APART = "a reader that relies on the filter gets no dated answer"
@@ -50,17 +50,17 @@ class Step(Enum):
     ENTRY_LEASE = "readers fill the version entry only under a lease"
     LEASE_UNHELD = "a lease is cached only if no cache can hold its key"
     LEASE_USABLE = "a cached lease takes writes only long before it ends"
-    LEASE_TOKEN = "what is written under a cached lease has its token"
-    LEASE_LANDED = "a cached lease is released only after all that was written under it"
+    LEASE_TOKEN = "writes under a cached lease have its token"
+    LEASE_LANDED = "a cached lease is released only after all writes under it"
     LEASE_RELEASED = "nothing is written under a lease that was released"
 
 
 class PendingBits(Enum):
-    """Which keys are in the filter because writes of them are pending.
+    """Which keys are in the filter because of pending writes.
 
     ALL: all of them, as docs/protocol.md says.
-    MEMBERS: those that entered it since a cache could hold them, as the sketch does.
-    NONE: nothing but `stale_until` counts.
+    MEMBERS: only keys that a cache could hold when the write began, as in the sketch.
+    NONE: only `stale_until` counts.
     """
 
     ALL = auto()
@@ -70,35 +70,35 @@ class PendingBits(Enum):
 
 @dataclass(frozen=True)
 class World:
-    """What there is, and what can happen. Times are in ticks.
+    """The participants, and the events that can happen. Times are in ticks.
 
     Attributes:
-        writers: Each writes once, and perhaps again.
-        readers: Each reads again and again.
-        delta: What readers allow themselves.
-        ttls: That answers may be granted.
+        writers: Each writes once, or more often with `rewrites`.
+        readers: Each reads repeatedly.
+        delta: The staleness bound of readers.
+        ttls: Those that an answer can be granted.
         margin: M.
-        lease: After which a pending write may be recovered; 0: never.
-        fill: F, if proxies may answer revalidations: then purges matter. The bound is Δ + F, and a
-            tick, since the second purge comes after it; only what was acknowledged counts, since
+        lease: The time after which a pending write can be recovered; 0: never.
+        fill: F, if proxies can answer revalidations, so that purges matter. The bound is Δ + F
+            plus a tick, as the second purge follows then; only acknowledged versions count, as
             no cache is purged before.
-        crashes: How many writers may crash, or get no answer from the store.
-        losses: How often the sketch may be lost.
-        layers: Caches in a row, of which the first sends no age.
+        crashes: How many writers can crash, or get no answer from the store.
+        losses: How often the sketch can be lost.
+        layers: Caches in a row; the first sends no age.
         slow_filters: Filters take time to arrive.
-        cached_filters: They may come from a cache.
-        silent: The sketch may fail to answer a report.
-        own_copies: Readers return again what they know to have been current within delta,
-            whatever the filter says.
-        dated: Readers that revalidate may use cached copies that have a date.
-        grants: What a read was granted may be used again, for what is left of it, without a report.
-        entries: Revalidations may be answered from version entries.
-        read_first: The other way to read: the store first, then the report, which refuses versions
-            below the last one that a write has set.
+        cached_filters: Filters can come from a cache.
+        silent: The sketch can fail to answer a report.
+        own_copies: Readers reuse copies that were current within delta, whatever the filter
+            says.
+        dated: Readers that revalidate can use cached copies with a date.
+        grants: The remainder of a read's TTL can be granted again without a report.
+        entries: Revalidations can be answered from version entries.
+        read_first: The store is read before the report, which refuses versions below the last one
+            that a write has set.
         bits: Which pending writes set bits.
-        quiet: Whether it is checked that keys leave the filter.
-        rewrites: How many writes a writer may do after its first, under the same cached lease.
-        usable: For how long after its beginning a lease takes them; shorter than the lease.
+        quiet: Check that keys leave the filter.
+        rewrites: How many more writes a writer can do under the same cached lease.
+        usable: For how long after its start a lease takes more writes; shorter than the lease.
         dropped: Steps that are left out.
     """
 
@@ -127,7 +127,7 @@ class World:
     dropped: frozenset[Step] = frozenset()
 
     @property
-    def longest(self) -> int:
+    def max_expiry(self) -> int:
         return self.layers * max(self.ttls) + self.margin
 
     @property
@@ -135,7 +135,7 @@ class World:
         return self.delta + (0 if self.fill is None else self.fill + 1)
 
     def keeps(self, step: Step) -> bool:
-        return not self.dropped or step not in self.dropped  # for most worlds without a look-up
+        return not self.dropped or step not in self.dropped  # most worlds need no lookup
 
 
 IDLE, PENDING, ACKED_EARLY, ENDED, GONE = range(5)
@@ -154,8 +154,8 @@ Entry: TypeAlias = tuple[int, int]
 class Writer(NamedTuple):
     """`op` is the state of the store's last write; EXPIRING: it lands within its lease or never.
 
-    `usable` is for how long the writer may use its lease, `left` how often it may write again;
-    `fenced` says that recovery has fenced its token.
+    `usable` is for how long the writer can use its lease, `remaining` how many more writes it can
+    do; `fenced`: recovery has fenced its token.
     """
 
     at: int = IDLE
@@ -165,34 +165,34 @@ class Writer(NamedTuple):
     lease: int = 0
     version: int = 0
     usable: int = 0
-    left: int = 0
+    remaining: int = 0
     fenced: bool = False
 
 
 class Request(NamedTuple):
-    """`least` is the version below which the answer is stale; `age` counts from the report.
+    """An answer below `min_version` is stale; `age` counts from the report.
 
-    `known` is the version of the copy that is revalidated, -1: none; `fill` says that the request
-    may fill the version entry; `since` for how long its answer may have been outdated already;
-    `dated` is how old the date of the answer is, -1: it will have none.
+    `copy_version` is the version of the copy that is revalidated, -1: none; `fill`: the request can
+    fill the version entry; `since`: for how long its answer can have been outdated already;
+    `dated`: how old the date of the answer is, -1: it will have none.
     """
 
-    least: int
+    min_version: int
     fresh: bool
     phase: int = WAITING
     age: int = 0
     ttl: int = 0
     version: int = 0
-    known: int = -1
+    copy_version: int = -1
     fill: bool = False
     since: int = 0
     dated: int = -1
 
 
 class Reader(NamedTuple):
-    """The age of its filter (-1: none that it may use) and whether the key is in it.
+    """The age of its filter (-1: no usable one) and whether the key is in it.
 
-    `own` is its own copy: nothing, or (version, for how long it may have been outdated).
+    `own` is its own copy: nothing, or (version, for how long it can have been outdated).
     """
 
     age: int = -1
@@ -203,9 +203,9 @@ class Reader(NamedTuple):
 
 
 class State(NamedTuple):
-    """`seen` has for each version how long ago it was first acknowledged or read; -1: not yet.
+    """`seen`: for each version, how long ago it was first acknowledged or read; -1: not yet.
 
-    `grant` is what is left of the longest TTL that some replica was granted; `dated` is what
+    `grant` is the remainder of the longest TTL that a replica was granted; `dated` is the copy that
     caches have for dated requests: nothing, or (version, how old the date is).
     """
 
@@ -232,13 +232,13 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What happened, and the state after it.
+    """An event, and the state after it.
 
-    `broken` says that a guarantee is; `read` is a reader and the version that it read;
-    `acknowledged` is the writer whose write was.
+    `broken`: a guarantee is broken; `read`: a reader and the version that it read;
+    `acknowledged`: the writer whose write was acknowledged.
     """
 
-    what: str
+    label: str
     state: State
     broken: bool = False
     read: tuple[int, ...] = ()
@@ -255,7 +255,7 @@ def with_reader(state: State, number: int, reader: Reader) -> State:
     return state._replace(readers=(*readers[:number], reader, *readers[number + 1 :]))
 
 
-def now_seen(state: State, version: int) -> State:
+def mark_seen(state: State, version: int) -> State:
     if -1 not in state.seen[:version]:
         return state
     ages = tuple(max(age, 0) for age in state.seen[:version])
@@ -263,13 +263,13 @@ def now_seen(state: State, version: int) -> State:
 
 
 def any_pending(state: State) -> bool:
-    return any(it.pending for it in state.writers)
+    return any(writer.pending for writer in state.writers)
 
 
 def without_fills(state: State) -> State:
-    """Take the leases to fill the version entry away from all requests."""
+    """Revoke the leases of all requests to fill the version entry."""
     readers = tuple(
-        it._replace(request=it.request._replace(fill=False)) if it.request else it
-        for it in state.readers
+        reader._replace(request=reader.request._replace(fill=False)) if reader.request else reader
+        for reader in state.readers
     )
     return state._replace(readers=readers)

@@ -1,4 +1,4 @@
-"""What clients see of a run of the model, as a trace for `check-trace`."""
+"""Operations that clients observe in a run of the model, as a trace for `check-trace`."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from tests.properties.coherence.coherence_states import IDLE, LANDED, UNSENT, Mo
 __all__ = ["TICK_US", "lines_of", "walk"]
 
 TICK_US = 1_000
-"""A tick; moves within one are a microsecond apart."""
+"""The length of a tick; moves within a tick are a microsecond apart."""
 
 
-def walk(world: World, random: Random, most: int) -> list[Move]:
-    """Go any way, for so many moves at most."""
+def walk(world: World, random: Random, max_moves: int) -> list[Move]:
+    """Make at most `max_moves` random moves."""
     state, path = initial_state(world), list[Move]()
-    while len(path) < most and (possible := list(moves(world, state))):
-        path.append(random.choice(possible))
+    while len(path) < max_moves and (next_moves := list(moves(world, state))):
+        path.append(random.choice(next_moves))
         state = path[-1].state
     return path
 
 
 def lines_of(path: Iterable[Move]) -> list[bytes]:
-    """Print the reads and writes of a run; writes first, and reads in the order of their ends."""
+    """Return the writes of a run, then its reads in the order of their ends, as JSON lines."""
     writes: dict[tuple[int, int], dict[str, Any]] = {}
     started: dict[int, int] = {}
     reads: list[dict[str, Any]] = []
     tick = now = 0
     for move in path:
-        tick, now = (tick + 1, (tick + 1) * TICK_US) if move.what == "tick" else (tick, now + 1)
-        _note_writes(writes, move, now)
+        tick, now = (tick + 1, (tick + 1) * TICK_US) if move.label == "tick" else (tick, now + 1)
+        _record_writes(writes, move, now)
         if move.read:
             reader, version = move.read
             reads.append(_operation("read", version, started.pop(reader, now), now))
-        for number, each in enumerate(move.state.readers):
-            if each.request:
+        for number, reader_state in enumerate(move.state.readers):
+            if reader_state.request:
                 started.setdefault(number, now)
             else:
                 started.pop(number, None)
-    return [orjson.dumps(each) for each in (*writes.values(), *reads)]
+    return [orjson.dumps(operation) for operation in (*writes.values(), *reads)]
 
 
-def _note_writes(writes: dict[tuple[int, int], dict[str, Any]], move: Move, now: int) -> None:
+def _record_writes(writes: dict[tuple[int, int], dict[str, Any]], move: Move, now: int) -> None:
     for number, writer in enumerate(move.state.writers):
         if writer.at == IDLE and writer.op == UNSENT:
             continue
-        write = writes.setdefault((number, writer.left), _operation("write", None, now, None))
+        write = writes.setdefault((number, writer.remaining), _operation("write", None, now, None))
         if writer.op == LANDED:
             write["version"] = writer.version
         if move.acknowledged == number:

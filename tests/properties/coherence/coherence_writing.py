@@ -26,16 +26,16 @@ from tests.properties.coherence.coherence_states import (
     World,
     Writer,
     any_pending,
-    now_seen,
+    mark_seen,
     with_writer,
     without_fills,
 )
 
 
-def writing(world: World, state: State, number: int, writer: Writer) -> Iterator[Move]:
+def writer_moves(world: World, state: State, number: int, writer: Writer) -> Iterator[Move]:
     at, op = writer.at, writer.op
     if at == IDLE and (op == LANDED or world.keeps(Step.BEGIN_FIRST)):
-        yield Move("begin", _with_begin(world, state, number, writer))
+        yield Move("begin", _begin(world, state, number, writer))
     if at == IDLE and not world.keeps(Step.REFUSE_UNBEGUN):
         yield Move(
             "begin fails", with_writer(state, number, writer._replace(at=PENDING, op=IN_FLIGHT))
@@ -45,49 +45,49 @@ def writing(world: World, state: State, number: int, writer: Writer) -> Iterator
         landed = with_writer(state, number, writer._replace(op=LANDED, version=version))
         yield Move("the store writes", landed._replace(store=version))
     if at in (PENDING, ACKED_EARLY) and (op in (LANDED, FENCED) or _may_end_early(world, writer)):
-        yield Move("end", _ended(world, state, number, writer))
+        yield Move("end", _end(world, state, number, writer))
     if at == ENDED and op == LANDED:
-        yield _acknowledged(state, number, writer, GONE)
+        yield _acknowledge(state, number, writer, GONE)
     if at == PENDING and op == LANDED and _may_end_late(world, writer):
-        yield _acknowledged(state, number, writer, ACKED_EARLY)
-    if at == ACKED_EARLY and op == LANDED and writer.left and _is_usable(world, writer):
-        yield Move("write again", with_writer(state, number, _written_again(world, writer)))
+        yield _acknowledge(state, number, writer, ACKED_EARLY)
+    if at == ACKED_EARLY and op == LANDED and writer.remaining and _is_usable(world, writer):
+        yield Move("write again", with_writer(state, number, _write_again(world, writer)))
     if state.crashes and at in (PENDING, ACKED_EARLY, ENDED):
         crashed = with_writer(state, number, writer._replace(at=GONE, usable=0))
         yield Move("the writer dies", crashed._replace(crashes=state.crashes - 1))
     if writer.pending and world.lease and not writer.lease:
-        yield Move("recover", _recovered(world, state, number, writer))
+        yield Move("recover", _recover(world, state, number, writer))
 
 
 def _may_end_late(world: World, writer: Writer) -> bool:
-    """Whether the end of a write may come after its acknowledgement: its lease is cached."""
+    """Whether a write can end after its acknowledgement: its lease is cached."""
     cached = world.rewrites and (not writer.held or not world.keeps(Step.LEASE_UNHELD))
     return bool(cached) or not world.keeps(Step.END_BEFORE_ACK)
 
 
 def _is_usable(world: World, writer: Writer) -> bool:
-    """Whether the writer takes its lease for usable: it goes by its own clock alone."""
+    """Whether the writer considers its lease usable, by its own clock."""
     return writer.usable > 0 or not world.keeps(Step.LEASE_USABLE)
 
 
 def _may_end_early(world: World, writer: Writer) -> bool:
-    """Whether a lease is released while something is written under it."""
-    in_flight = writer.op in (IN_FLIGHT, EXPIRING) and writer.left < world.rewrites
+    """Whether a lease is released during a write under it."""
+    in_flight = writer.op in (IN_FLIGHT, EXPIRING) and writer.remaining < world.rewrites
     return in_flight and not world.keeps(Step.LEASE_LANDED)
 
 
-def _written_again(world: World, writer: Writer) -> Writer:
-    """Call the store once more, under a lease that may have ended without the writer's notice."""
-    again = writer._replace(at=PENDING, op=IN_FLIGHT, left=writer.left - 1)
+def _write_again(world: World, writer: Writer) -> Writer:
+    """Start another write, under a lease that can have ended unnoticed by the writer."""
+    rewriting = writer._replace(at=PENDING, op=IN_FLIGHT, remaining=writer.remaining - 1)
     if writer.fenced:
-        return again._replace(op=FENCED) if world.keeps(Step.LEASE_TOKEN) else again
+        return rewriting._replace(op=FENCED) if world.keeps(Step.LEASE_TOKEN) else rewriting
     if writer.pending:
-        return again
-    return again._replace(op=EXPIRING, lease=world.lease - world.usable)
+        return rewriting
+    return rewriting._replace(op=EXPIRING, lease=world.lease - world.usable)
 
 
-def _with_begin(world: World, state: State, number: int, writer: Writer) -> State:
-    """Set `stale_until` of keys that are handed out; the write is pending, and may be sent."""
+def _begin(world: World, state: State, number: int, writer: Writer) -> State:
+    """Set `stale_until` of keys that were handed out; the write is pending and can be sent."""
     extends = world.keeps(Step.LAST_EXPIRY) or not state.stale_until
     covers = extends and world.keeps(Step.STALE_AT_WRITE)
     stale_until = max(state.stale_until, state.handed_out) if covers else state.stale_until
@@ -106,25 +106,25 @@ def _with_begin(world: World, state: State, number: int, writer: Writer) -> Stat
     return state
 
 
-def _ended(world: World, state: State, number: int, writer: Writer) -> State:
+def _end(world: World, state: State, number: int, writer: Writer) -> State:
     landed = writer.op == LANDED
     acknowledged = writer.at == ACKED_EARLY or not landed
     at = GONE if acknowledged else ENDED
     if writer.op in (IN_FLIGHT, EXPIRING):
         at = ENDED
-    elif acknowledged and writer.left and not world.keeps(Step.LEASE_RELEASED):
+    elif acknowledged and writer.remaining and not world.keeps(Step.LEASE_RELEASED):
         at = ACKED_EARLY
     ended = writer._replace(at=at, pending=False, usable=writer.usable if at == ACKED_EARLY else 0)
     after = with_writer(state, number, ended)
     if writer.pending:
-        return _cleared(world, after, writer)
-    if world.keeps(Step.PURGE_AFTER_LOSS):  # the sketch does not know this write any more
-        return _owed(world, after)
+        return _clear(world, after, writer)
+    if world.keeps(Step.PURGE_AFTER_LOSS):  # the sketch has lost this write
+        return _owe_purges(world, after)
     return after
 
 
-def _cleared(world: World, state: State, writer: Writer) -> State:
-    """Set the version entry, owe purges; if no write is pending, the key may leave the filter."""
+def _clear(world: World, state: State, writer: Writer) -> State:
+    """Set the version entry, owe purges; if no write is pending, the key can leave the filter."""
     pending = any_pending(state)
     last = max(state.last, writer.version) if writer.op == LANDED else state.last
     state = state._replace(last=last, member=state.member and (pending or state.stale_until > 0))
@@ -133,47 +133,49 @@ def _cleared(world: World, state: State, writer: Writer) -> State:
         version = writer.version if writer.at != GONE else state.store
         entry = _entry_after(world, state.entry, version, pending=pending)
         state = without_fills(state)._replace(entry=entry)
-    return _owed(world, state) if writer.held else state
+    return _owe_purges(world, state) if writer.held else state
 
 
 def _entry_after(world: World, before: Entry, version: int, *, pending: bool) -> Entry:
-    known = version > 0 and before != (HIDDEN, UNKNOWN_VERSION)
+    is_known = version > 0 and before != (HIDDEN, UNKNOWN_VERSION)
     if before[0] == HIDDEN and world.keeps(Step.ENTRY_BY_MAXIMUM):
         version = max(version, before[1])
     if pending and world.keeps(Step.ENTRY_HIDDEN):
-        return HIDDEN, version if known else UNKNOWN_VERSION
-    return (KNOWN, version) if known else (EMPTY, 0)
+        return HIDDEN, version if is_known else UNKNOWN_VERSION
+    return (KNOWN, version) if is_known else (EMPTY, 0)
 
 
-def _owed(world: World, state: State) -> State:
+def _owe_purges(world: World, state: State) -> State:
     """Owe a purge now, and one after the longest fill."""
     if world.fill is None:
         return state
-    again = (world.fill + 1,) if world.keeps(Step.REPEATED_PURGE) else ()
-    return state._replace(purges=tuple(sorted({*state.purges, 0, *again})))
+    repeated = (world.fill + 1,) if world.keeps(Step.REPEATED_PURGE) else ()
+    return state._replace(purges=tuple(sorted({*state.purges, 0, *repeated})))
 
 
-def _acknowledged(state: State, number: int, writer: Writer, at: int) -> Move:
-    after = now_seen(with_writer(state, number, writer._replace(at=at)), writer.version)
+def _acknowledge(state: State, number: int, writer: Writer, at: int) -> Move:
+    after = mark_seen(with_writer(state, number, writer._replace(at=at)), writer.version)
     return Move("acknowledge", after, acknowledged=number)
 
 
-def _recovered(world: World, state: State, number: int, writer: Writer) -> State:
+def _recover(world: World, state: State, number: int, writer: Writer) -> State:
     """Fence the write, read the store, purge, clear."""
-    reached = world.keeps(Step.LEASE_TOKEN) or writer.left == world.rewrites
+    reached = world.keeps(Step.LEASE_TOKEN) or writer.remaining == world.rewrites
     fenced = writer.op == IN_FLIGHT and world.keeps(Step.FENCING) and reached
     recovered = writer._replace(
         pending=False, op=FENCED if fenced else writer.op, fenced=world.rewrites > 0
     )
-    return _cleared(world, with_writer(state, number, recovered), recovered)
+    return _clear(world, with_writer(state, number, recovered), recovered)
 
 
-def lost(world: World, state: State) -> State:
-    """Pending writes and times are lost; only deadlines in the store bound writes in flight."""
+def lose_sketch(world: World, state: State) -> State:
+    """Lose pending writes and times; only deadlines in the store bound writes in flight."""
     lease = world.lease or 1
     writers = tuple(
-        it._replace(pending=False, lease=lease, op=EXPIRING if it.op == IN_FLIGHT else it.op)
-        for it in state.writers
+        writer._replace(
+            pending=False, lease=lease, op=EXPIRING if writer.op == IN_FLIGHT else writer.op
+        )
+        for writer in state.writers
     )
     after = without_fills(state)._replace(
         writers=writers,
@@ -184,7 +186,7 @@ def lost(world: World, state: State) -> State:
         member=False,
         entry=(EMPTY, 0),
         last=0,
-        saturated=world.longest if world.keeps(Step.SATURATION) else 0,
+        saturated=world.max_expiry if world.keeps(Step.SATURATION) else 0,
         uncacheable=lease if world.keeps(Step.UNCACHEABLE_AFTER_LOSS) else 0,
     )
-    return _owed(world, after) if world.keeps(Step.PURGE_AFTER_LOSS) else after
+    return _owe_purges(world, after) if world.keeps(Step.PURGE_AFTER_LOSS) else after

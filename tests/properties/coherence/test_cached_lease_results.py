@@ -1,7 +1,7 @@
-"""Cached write leases and results of queries, searched exhaustively (docs/query-caching.md).
+"""Cached write leases and query results, searched exhaustively (docs/query-caching.md).
 
-One query, whose result every write changes; a reader of it; two writers, each in a replica of its
-own. A writer with a cached lease acknowledges its writes without a look at what is registered.
+One query, whose result every write changes; a reader of it; two writers on separate replicas. A
+writer with a cached lease acknowledges its writes without reading the registrations.
 
 ====================  ==============================================================================
 in the model          in the code
@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
-from tests.properties.exhaustive import Found, search
+from tests.properties.exhaustive import SearchResult, search
 
 
 class Step(Enum):
@@ -42,27 +42,28 @@ class Step(Enum):
 
 IDLE, PENDING, WRITTEN, CACHED = range(4)
 WRITES, COPIES, ROUNDS, REQUESTS = 2, 1, 2, 3
-"""At most: writes under a lease, copies at a time, rounds of a writer, requests of the reader."""
+"""Limits: writes under a lease, copies at a time, rounds of a writer, requests of the reader."""
 
 
 class Writer(NamedTuple):
-    """`early`: its write was pending when the result was requested for the first time.
+    """`early`: its write was pending when the result was first requested.
 
-    `knows` is the number of the last registration it knows of; `found`: the query was registered.
+    `known` is the number of the last registration that it has read; `registered`: the query was
+    registered then.
     """
 
     at: int = IDLE
     rounds: int = ROUNDS
     cached: bool = False
     early: bool = False
-    left: int = 0
+    remaining: int = 0
     version: int = 0
-    knows: int = 0
-    found: bool = False
+    known: int = 0
+    registered: bool = False
 
 
 class Copy(NamedTuple):
-    """A copy of the result, which the filter covers or not; version -1: it is not read yet."""
+    """A copy of the result; `covered`: the filter has it; version -1: not read yet."""
 
     version: int = -1
     covered: bool = False
@@ -80,9 +81,9 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What happens, the state after it, and whether that has a stale result."""
+    """An event, the state after it, and whether a copy in it is stale."""
 
-    what: str
+    label: str
     state: State
     broken: bool
 
@@ -95,41 +96,45 @@ def _with(state: State, number: int, writer: Writer) -> State:
     return state._replace(writers=(*before, writer, *after))
 
 
-def _writing(state: State, number: int, dropped: Step | None) -> Moves:
-    it = state.writers[number]
-    if it.at == IDLE and it.rounds:
+def _writer_moves(state: State, number: int, dropped: Step | None) -> Moves:
+    writer = state.writers[number]
+    if writer.at == IDLE and writer.rounds:
         cached = not state.requested or dropped is Step.CACHED_UNREQUESTED
-        started = Writer(PENDING, it.rounds - 1, cached, left=WRITES if cached else 1)
-        started = started._replace(knows=state.number, found=state.registered)
+        started = Writer(PENDING, writer.rounds - 1, cached, remaining=WRITES if cached else 1)
+        started = started._replace(known=state.number, registered=state.registered)
         yield "begin", _with(state, number, started)
-    if it.at in (PENDING, CACHED) and it.left:
-        written = it._replace(at=WRITTEN, left=it.left - 1, version=state.store + 1)
+    if writer.at in (PENDING, CACHED) and writer.remaining:
+        written = writer._replace(
+            at=WRITTEN, remaining=writer.remaining - 1, version=state.store + 1
+        )
         yield "write", _with(state, number, written)._replace(store=state.store + 1)
-    if it.at == WRITTEN and it.cached:
-        newest = max(state.acknowledged, it.version)
-        kept = _with(state, number, it._replace(at=CACHED))
-        yield "acknowledge", kept._replace(acknowledged=newest)
-    if it.at == CACHED:
-        yield "release", _with(state, number, Writer(rounds=it.rounds))
-    if it.at == WRITTEN and not it.cached:
-        yield "close", _closed(state, number, dropped)
+    if writer.at == WRITTEN and writer.cached:
+        newest = max(state.acknowledged, writer.version)
+        acknowledged = _with(state, number, writer._replace(at=CACHED))
+        yield "acknowledge", acknowledged._replace(acknowledged=newest)
+    if writer.at == CACHED:
+        yield "release", _with(state, number, Writer(rounds=writer.rounds))
+    if writer.at == WRITTEN and not writer.cached:
+        yield "close", _close(state, number, dropped)
 
 
-def _closed(state: State, number: int, dropped: Step | None) -> State:
-    """The result, if the writer knows of it, is in the filter, even if the end is refused."""
-    it = state.writers[number]
-    if it.found:
+def _close(state: State, number: int, dropped: Step | None) -> State:
+    """If the writer knows its registration, the result enters the filter, even if the end fails."""
+    writer = state.writers[number]
+    if writer.registered:
         copies = tuple(copy._replace(covered=True) for copy in state.copies)
         state = state._replace(copies=copies, registered=False)
-    if it.knows != state.number and dropped is not Step.CLOSED_UP_TO_DATE:
-        return _with(state, number, it._replace(knows=state.number, found=state.registered))
-    newest = max(state.acknowledged, it.version)
-    return _with(state, number, Writer(rounds=it.rounds))._replace(acknowledged=newest)
+    if writer.known != state.number and dropped is not Step.CLOSED_UP_TO_DATE:
+        return _with(
+            state, number, writer._replace(known=state.number, registered=state.registered)
+        )
+    newest = max(state.acknowledged, writer.version)
+    return _with(state, number, Writer(rounds=writer.rounds))._replace(acknowledged=newest)
 
 
-def _reading(state: State, dropped: Step | None) -> Moves:
+def _reader_moves(state: State, dropped: Step | None) -> Moves:
     if state.requests and len(state.copies) < COPIES:
-        yield from _requesting(state, dropped)
+        yield from _request_moves(state, dropped)
     for number, copy in enumerate(state.copies):
         others = (*state.copies[:number], *state.copies[number + 1 :])
         if copy.version < 0:
@@ -141,12 +146,12 @@ def _reading(state: State, dropped: Step | None) -> Moves:
         yield "requests cease", state._replace(requested=False)
 
 
-def _requesting(state: State, dropped: Step | None) -> Moves:
+def _request_moves(state: State, dropped: Step | None) -> Moves:
     writers = state.writers
     if not state.requested:
-        writers = tuple(it._replace(early=it.at != IDLE) for it in writers)
+        writers = tuple(writer._replace(early=writer.at != IDLE) for writer in writers)
     requested = state._replace(requested=True, writers=writers, requests=state.requests - 1)
-    if any(it.early for it in writers) and dropped is not Step.REFUSED_AT_FIRST:
+    if any(writer.early for writer in writers) and dropped is not Step.REFUSED_AT_FIRST:
         yield "a refused request", requested
         return
     number = state.number + (not state.registered)
@@ -155,33 +160,33 @@ def _requesting(state: State, dropped: Step | None) -> Moves:
 
 
 def _moves(dropped: Step | None, state: State) -> Iterator[Move]:
-    writing = (_writing(state, number, dropped) for number in range(len(state.writers)))
-    for what, after in chain(*writing, _reading(state, dropped)):
-        yield Move(what, after, _is_broken(after))
+    writer_moves = (_writer_moves(state, number, dropped) for number in range(len(state.writers)))
+    for label, after in chain(*writer_moves, _reader_moves(state, dropped)):
+        yield Move(label, after, _is_broken(after))
 
 
 def _is_broken(state: State) -> bool:
-    """Whether a copy is older than what was acknowledged, and passes the filter."""
-    return any(0 <= it.version < state.acknowledged and not it.covered for it in state.copies)
+    """Whether a copy is older than an acknowledged write and not covered by the filter."""
+    return any(0 <= copy.version < state.acknowledged and not copy.covered for copy in state.copies)
 
 
 def _canonical(state: State) -> State:
     return state._replace(writers=tuple(sorted(state.writers)))
 
 
-def _search(dropped: Step | None) -> Found[Move]:
+def _search(dropped: Step | None) -> SearchResult[Move]:
     return search(State(), partial(_moves, dropped), _canonical)
 
 
-def test_no_copy_is_older_than_what_was_acknowledged() -> None:
-    found = _search(None)
-    assert found.path == ()
-    assert found.states > 10_000
+def test_no_copy_is_older_than_an_acknowledged_write() -> None:
+    result = _search(None)
+    assert result.path == ()
+    assert result.states > 10_000
 
 
 @pytest.mark.parametrize("step", Step, ids=lambda step: step.name.lower())
 def test_no_step_can_be_left_out(step: Step) -> None:
-    assert _search(step).broken, "no stale result without it"
+    assert _search(step).broken, "no result is stale without the step"
 
 
 def test_without_refusing_first_requests_a_write_is_missed() -> None:

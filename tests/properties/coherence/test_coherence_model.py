@@ -1,6 +1,6 @@
-"""The protocol of docs/protocol.md, searched exhaustively; and with each of its steps left out.
+"""The protocol of docs/protocol.md, searched exhaustively; also without each of its steps.
 
-What stands for what: a change on the right needs one on the left.
+The correspondence of model and code; a change on the right needs one on the left:
 
 ============================  ======================================================================
 in the model                  in the code
@@ -33,8 +33,8 @@ in the model                  in the code
 ``tick``                      time passes: `expire` (filter.lua), `MemoryPartition.expire`
 ============================  ======================================================================
 
-Each writer, and each request, is of a replica of its own: what two replicas share is the sketch and
-the store. Creates and deletes are writes; version 0 is what was there before, be it nothing.
+Each writer and each request belongs to a separate replica: replicas share only the sketch and the
+store. Creates and deletes are writes; version 0 is the initial state, whether absent or not.
 """
 
 from __future__ import annotations
@@ -199,26 +199,26 @@ BROKEN: dict[Step, str | World] = {
     Step.LEASE_LANDED: "cached leases",
     Step.LEASE_RELEASED: "cached leases",
 }
-"""For each step a world in which its absence shows."""
+"""For each step, a world in which leaving it out breaks a guarantee."""
 
 
 def world_without(step: Step) -> World:
-    chosen = BROKEN[step]
-    world = WORLDS[chosen] if isinstance(chosen, str) else chosen
+    world_or_name = BROKEN[step]
+    world = WORLDS[world_or_name] if isinstance(world_or_name, str) else world_or_name
     return replace(world, dropped=frozenset({step}))
 
 
-def checked(world: World, lines: list[bytes], bound: int) -> TraceReport:
-    """Check a trace; where purges matter the bound covers only what was acknowledged."""
+def check_lines(world: World, lines: list[bytes], bound: int) -> TraceReport:
+    """Check a trace; with purges the bound covers only acknowledged writes."""
     bound_us = bound * TICK_US
     return check(read_trace(lines), bound_us, "vis" if world.fill is None else "ack")
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_bound_holds_in_every_state(name: str) -> None:
-    found = search(WORLDS[name])
-    assert found.path == ()
-    assert found.states > 1_000
+    result = search(WORLDS[name])
+    assert result.path == ()
+    assert result.states > 1_000
 
 
 @pytest.mark.large
@@ -230,29 +230,31 @@ def test_the_bound_holds_in_every_state_of_larger_worlds(name: str) -> None:
 
 @pytest.mark.parametrize("step", Step, ids=lambda step: step.name.lower())
 def test_no_step_can_be_left_out(step: Step) -> None:
-    """The model finds a violation, and `check-trace` finds it in what clients saw."""
+    """The model finds a violation, and `check-trace` finds it in the clients' trace."""
     world = world_without(step)
-    found = search(world)
-    assert found.broken, "the bound holds without it"
-    report = checked(world, lines_of(found.broken), world.bound)
+    result = search(world)
+    assert result.broken, "the bound holds without the step"
+    report = check_lines(world, lines_of(result.broken), world.bound)
     if step is Step.STALE_FROM_WRITES_ONLY:
         assert report.holds, "a key that never leaves the filter costs hits, not freshness"
     else:
         assert not report.holds
         assert not report.contradictions
-        assert report.deciding.worst[0].line == report.reads + report.writes, "the last read is it"
+        assert report.deciding.worst[0].line == report.reads + report.writes, (
+            "the last read is the violation"
+        )
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_traces_of_the_protocol_hold(name: str) -> None:
-    """Traces distinguish times within a tick, the model does not: hence the one tick."""
+    """Traces distinguish times within a tick, the model does not: hence one tick more."""
     world, random = WORLDS[name], Random(name)
     traces = [lines_of(walk(world, random, 250)) for _ in range(5)]
-    assert all(checked(world, trace, world.bound + 1).holds for trace in traces)
+    assert all(check_lines(world, trace, world.bound + 1).holds for trace in traces)
     assert sum(len(trace) for trace in traces) > 20
 
 
-def test_the_shortest_path_to_a_read_that_reports_too_late_is_found() -> None:
+def test_a_shortest_path_to_a_read_that_reports_too_late_is_found() -> None:
     assert search(world_without(Step.REPORT_FIRST)).path == (
         "begin",
         "a filter: 0",
@@ -273,11 +275,11 @@ def test_the_shortest_path_to_a_read_that_reports_too_late_is_found() -> None:
 @pytest.mark.parametrize("bits", [PendingBits.ALL, PendingBits.NONE])
 @pytest.mark.parametrize("name", ["one of each", "two writers", "both"])
 def test_pending_writes_need_not_be_in_the_filter(name: str, bits: PendingBits) -> None:
-    """Every copy that is fresh at `begin` expires by `stale_until`; until `end` no other is made.
+    """Every copy that is fresh at `begin` expires by `stale_until`; until `end` no other is stored.
 
-    A key that no cache can hold at `begin` needs no bit therefore, and a key that has one does not
-    need it beyond `stale_until`. Proxies join requests to one in flight only if its answer may be
-    stored; then it was reported, and handed_out covers it.
+    Thus a key that no cache can hold at `begin` needs no bit, and a key with a bit does not need it
+    beyond `stale_until`. Proxies join requests to one in flight only if its answer can be stored;
+    then it was reported, and `handed_out` covers it.
     """
     assert search(replace(WORLDS[name], bits=bits)).path == ()
 
@@ -291,19 +293,19 @@ def test_pending_writes_need_not_be_in_the_filter_of_larger_worlds(name: str) ->
 
 @pytest.mark.parametrize("name", ["one of each", "two writers"])
 def test_pending_writes_must_be_in_the_filter_if_they_do_not_stop_caches(name: str) -> None:
-    """The check in `report_read` replaces their bits: bits alone would not be enough."""
+    """The check in `report_read` replaces their bits; bits alone do not suffice."""
     dropped = frozenset({Step.PENDING_CHECK})
     assert search(replace(WORLDS[name], bits=PendingBits.ALL, dropped=dropped)).broken
 
 
 def test_where_the_sketch_is_not_lost_fences_suffice_for_cached_leases() -> None:
-    """A replica that stands still, and takes an old lease for usable, writes nothing under it."""
+    """A stalled replica that considers an old lease usable cannot write under it."""
     dropped = frozenset({Step.LEASE_USABLE})
     world = replace(WORLDS["cached leases, a writer that dies"], dropped=dropped)
     assert search(world).path == ()
 
 
-def test_the_end_may_come_after_the_acknowledgement_where_purges_do_not_matter() -> None:
-    """Until its end a write is pending, so that nothing becomes cacheable: only purges wait."""
+def test_without_purges_the_end_can_follow_the_acknowledgement() -> None:
+    """A write is pending until its end, so nothing becomes cacheable; only purges are delayed."""
     world = replace(WORLDS["a writer that dies"], dropped=frozenset({Step.END_BEFORE_ACK}))
     assert search(world).path == ()

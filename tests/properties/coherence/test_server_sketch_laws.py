@@ -1,8 +1,8 @@
 """Random histories of writers, readers, caches, crashes and losses, against both server sketches.
 
-The laws: every stale copy that a cache may still return is in the filter; a version that is
-answered is the store's; the filter is exactly what was written while it was handed out, until the
-last copy has expired and no write is pending; what is owed to proxies is given out.
+The laws: every stale copy that a cache can still return is in the filter; a returned version is the
+store's; the filter has exactly the keys that were written while handed out, until the last copy has
+expired and no write is pending; owed purges are taken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LIMITS = SketchLimits(
     purge_lease_s=3.0,
 )
 US = 1_000_000
-AGAIN_US, PURGE_LEASE_US, STEP_US = 4 * US, 3 * US, US
+REPEAT_US, PURGE_LEASE_US, STEP_US = 4 * US, 3 * US, US
 KEYS = [f"articles/{number}#ü" for number in range(3)]
 STEPS_S = [1e-6, 0.5, 1.0, 1.999999, 2.0, 3.0, 6.0, 10.0, 22.0]
 TTLS_S = [0.5, 3.0, 10.0, 20.0]
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass
 class Write:
-    """A writer, which may fail for good at any moment."""
+    """A writer, which can fail for good at any moment."""
 
     token: str
     keys: list[str]
@@ -60,7 +60,7 @@ class Write:
 
 @dataclass
 class Read:
-    """A reader on its way from the report to the cache."""
+    """A reader between its report and the cache."""
 
     grant: CacheGrant
     keys: list[str]
@@ -78,24 +78,24 @@ class Copy:
 
 @dataclass
 class Model:
-    """What the sketch has to know, in the terms of its port.
+    """The expected state of the sketch, in the terms of its port.
 
     Attributes:
-        ended: Keys that no cache could hold at some moment since they were owed.
+        ended: Keys that no cache could hold at some moment since their purge was owed.
     """
 
     handed_out: dict[str, int] = field(default_factory=dict)
     stale_until: dict[str, int] = field(default_factory=dict)
     entered: set[str] = field(default_factory=set)
     owed: set[tuple[str, int]] = field(default_factory=set)
-    given: dict[str, int] = field(default_factory=dict)
+    leased: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     saturated_until: int = 0
     uncacheable_until: int = 0
 
 
 class Histories(RuleBasedStateMachine):
-    """Takes one step of one participant at a time."""
+    """Histories of the participants, one step at a time."""
 
     world_of: ClassVar[Callable[[], Coroutine[Any, Any, World]]]
     writes = Bundle("writes")
@@ -128,8 +128,8 @@ class Histories(RuleBasedStateMachine):
         return self.world.now_us
 
     @property
-    def not_held(self) -> set[str]:
-        """Keys that no cache can hold a fresh copy of."""
+    def keys_not_cached(self) -> set[str]:
+        """Keys of which no cache can hold a fresh copy."""
         lost = self.now < self.model.saturated_until
         return set() if lost else {key for key in KEYS if key not in self.model.handed_out}
 
@@ -139,22 +139,25 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(exact=st.booleans())
     def choose(self, exact: bool) -> None:
-        """Remove all that has expired at each reading of the filter, or with other steps only."""
+        """Choose whether each read of the filter removes expired keys, or other steps only."""
         self.exact = exact
 
     # Writers
 
     @rule(target=writes, keys=some_keys)
     def begin(self, keys: list[str]) -> Write:
-        model, copied = self.model, {k for k in keys if self.model.handed_out.get(k, 0) > self.now}
-        write = Write(next(self.tokens), keys, self.now + 6 * US, copied)
+        model, handed_out = (
+            self.model,
+            {k for k in keys if self.model.handed_out.get(k, 0) > self.now},
+        )
+        write = Write(next(self.tokens), keys, self.now + 6 * US, handed_out)
         if self.now < model.saturated_until:
             write.held = set(keys)
         result = self.run(self.world.sketch.begin(PARTITION, keys, write.token))
         assert set(result.held) == write.held
-        for key in copied:
+        for key in handed_out:
             model.stale_until[key] = max(model.stale_until.get(key, 0), model.handed_out[key])
-        model.entered |= copied
+        model.entered |= handed_out
         self.pending[write.token] = write
         return write
 
@@ -166,7 +169,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(write=writes)
     def land(self, write: Write) -> None:
-        """Let the store take a write, unless it is too late for that."""
+        """Apply a write in the store, unless its deadline has passed."""
         if not write.fenced and not write.versions and self.now < write.deadline:
             for key in set(write.keys):
                 self.store[key] += 1
@@ -174,20 +177,23 @@ class Histories(RuleBasedStateMachine):
 
     @rule(write=writes, versioned=st.booleans(), caught_up=st.booleans())
     def end(self, write: Write, versioned: bool, caught_up: bool) -> None:
-        """End a write, perhaps again, perhaps with its versions and after a look at the queries."""
+        """End a write, once or repeatedly, with or without its versions and the registrations."""
         write.fenced = True
         changes = ResultChanges(
             (), self.run(self.world.sketch.registrations(PARTITION, 0)).sequence
         )
-        versions, known = write.versions if versioned else {}, changes if caught_up else None
-        ending = self.world.sketch.end(PARTITION, write.token, versions, known)
+        versions, result_changes = (
+            write.versions if versioned else {},
+            changes if caught_up else None,
+        )
+        ending = self.world.sketch.end(PARTITION, write.token, versions, result_changes)
         contended = write.token in self.pending and not self.contended.isdisjoint(write.keys)
         assert self.run(ending) is (EndResult.CONTENDED if contended else EndResult.DONE)
-        self._ended(write)
+        self._remove(write)
 
     @rule(keys=some_keys)
     def write(self, keys: list[str]) -> None:
-        """Write without a break."""
+        """Write in one step."""
         write = self.begin(keys)
         self.land(write)
         self.end(write, versioned=True, caught_up=True)
@@ -195,22 +201,22 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def recover(self) -> None:
         orphans = self.run(self.world.sketch.orphans([PARTITION], 100))
-        late = {t for t, write in self.pending.items() if write.deadline <= self.now}
-        assert {orphan.token for orphan in orphans} == late
+        overdue = {t for t, write in self.pending.items() if write.deadline <= self.now}
+        assert {orphan.token for orphan in orphans} == overdue
         for orphan in orphans:
             write = self.pending[orphan.token]
             assert set(orphan.keys) == set(write.keys)
             write.fenced = True
             self.run(self.world.sketch.end(PARTITION, orphan.token, {}))
-            self._ended(write)
+            self._remove(write)
 
-    def _ended(self, write: Write) -> None:
+    def _remove(self, write: Write) -> None:
         if self.pending.pop(write.token, None) is not None:
             due, owed = self.now + 1, self.model.owed
             for key in write.held:
                 owed -= {(k, at) for k, at in owed if k == key and at < due}
-                owed |= {(key, due), (key, due + AGAIN_US)}
-                self.model.given.pop(key, None)
+                owed |= {(key, due), (key, due + REPEAT_US)}
+                self.model.leased.pop(key, None)
                 self.model.ended.discard(key)
         self.contended &= self.pending_keys
 
@@ -244,14 +250,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(read=reads)
     def receive(self, read: Read) -> None:
-        """Let a cache have the answer, unless it took too long."""
+        """Store the answer in a cache, unless it took too long."""
         if read.grant.ttl_us and self.now <= read.grant.now_us + 2 * US:
             expires = self.now + read.grant.ttl_us
             self.copies |= {Copy(key, version, expires) for key, version in read.seen.items()}
 
     @rule(keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
     def cache(self, keys: list[str], ttl_s: float) -> None:
-        """Read without a break."""
+        """Read in one step."""
         read = self.report_read(keys, ttl_s)
         for step in (self.read_store, self.fill, self.receive):
             step(read)
@@ -261,17 +267,17 @@ class Histories(RuleBasedStateMachine):
     @rule(confirmed=st.booleans())
     def purge(self, confirmed: bool) -> None:
         model, purges = self.model, self.run(self.world.sketch.take_purges([PARTITION], 100))
-        given = {purge.key for purge in purges}
-        free = {k for k in KEYS if model.given.get(k, 0) + PURGE_LEASE_US <= self.now}
-        free -= model.ended | self.not_held
-        assert given >= {k for k, at in model.owed if at + STEP_US <= self.now and k in free}
-        assert given <= {k for k, _ in model.owed} - self.not_held
-        model.given |= dict.fromkeys(given, self.now)
+        taken = {purge.key for purge in purges}
+        free = {k for k in KEYS if model.leased.get(k, 0) + PURGE_LEASE_US <= self.now}
+        free -= model.ended | self.keys_not_cached
+        assert taken >= {k for k, at in model.owed if at + STEP_US <= self.now and k in free}
+        assert taken <= {k for k, _ in model.owed} - self.keys_not_cached
+        model.leased |= dict.fromkeys(taken, self.now)
         if confirmed:
             self.run(self.world.sketch.acknowledge_purges(purges))
-            model.owed = {(k, at) for k, at in model.owed if k not in given or at > self.now}
-            for key in given:
-                del model.given[key]
+            model.owed = {(k, at) for k, at in model.owed if k not in taken or at > self.now}
+            for key in taken:
+                del model.leased[key]
 
     # Time and loss
 
@@ -285,30 +291,30 @@ class Histories(RuleBasedStateMachine):
         model.stale_until = {
             key: until for key, until in model.stale_until.items() if until > self.now
         }
-        model.ended |= self.not_held
+        model.ended |= self.keys_not_cached
         self.copies = {copy for copy in self.copies if copy.expires > self.now}
 
     @precondition(lambda self: self.copies or self.pending)
     @rule(everything=st.booleans())
     def lose(self, everything: bool) -> None:
-        """Kill the sketch; writers and readers that are under way do not notice."""
+        """Kill the sketch, unnoticed by the writers and readers under way."""
         kept = self.run(self.world.lose(everything=everything))
-        known = self.model if kept else Model()
-        self.model = Model(owed=known.owed, given=known.given, ended=known.ended)
+        former = self.model if kept else Model()
+        self.model = Model(owed=former.owed, leased=former.leased, ended=former.ended)
         self.model.saturated_until = self.now + 22 * US
         self.model.uncacheable_until = self.now + 6 * US
         if not kept:
             self.pending, self.contended = {}, set()
 
     @invariant()
-    def no_copy_out_of_date_passes_the_filter(self) -> None:
+    def no_stale_copy_passes_the_filter(self) -> None:
         snapshot = self.run(self.world.sketch.snapshot([PARTITION]))
         assert snapshot.time_us == self.now
         for copy in self.copies:
             assert copy.version == self.store[copy.key] or has(snapshot, copy.key)
 
     @invariant()
-    def the_filter_is_exact_once_what_has_expired_has_left(self) -> None:
+    def the_filter_is_exact_once_expired_keys_are_removed(self) -> None:
         model = self.model
         model.entered &= self.pending_keys | set(model.stale_until)
         if not self.exact:
@@ -319,7 +325,7 @@ class Histories(RuleBasedStateMachine):
             assert snapshot.bits == bits_of(model.entered)
 
 
-def _hold(world_of: Callable[[], Coroutine[Any, Any, World]], examples: int) -> None:
+def _check_laws(world_of: Callable[[], Coroutine[Any, Any, World]], examples: int) -> None:
     histories = type("OfTheseWorlds", (Histories,), {"world_of": staticmethod(world_of)})
     run_state_machine_as_test(
         histories,
@@ -333,8 +339,8 @@ def _hold(world_of: Callable[[], Coroutine[Any, Any, World]], examples: int) -> 
 
 
 def test_histories_in_memory() -> None:
-    _hold(lambda: memory_world(LIMITS), 300)
+    _check_laws(lambda: memory_world(LIMITS), 300)
 
 
 def test_histories_in_redis(redis_config: SystemConfig) -> None:
-    _hold(lambda: redis_world(redis_config.url, LIMITS), 100)
+    _check_laws(lambda: redis_world(redis_config.url, LIMITS), 100)

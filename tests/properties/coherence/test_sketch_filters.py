@@ -1,11 +1,11 @@
-"""Laws of the filters: nothing is lost, what enters can leave, pybloom-live agrees."""
+"""Laws of the filters: no key is lost, keys can be removed, pybloom-live agrees."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untyped]  # it has no types
+from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untyped]  # no type hints
 
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.counting import CountingFilter
@@ -23,31 +23,31 @@ SHAPES = st.builds(
 )
 
 
-def filled(shape: FilterShape, keys: list[str]) -> BloomFilter:
-    held = BloomFilter(shape)
+def make_filter(shape: FilterShape, keys: list[str]) -> BloomFilter:
+    filter_ = BloomFilter(shape)
     for key in keys:
-        held.add(key)
-    return held
+        filter_.add(key)
+    return filter_
 
 
 @given(SHAPES, KEYS)
 def test_no_key_is_lost(shape: FilterShape, keys: list[str]) -> None:
-    held = filled(shape, keys)
-    assert all(key in held for key in keys)
-    assert all(key.encode() in held for key in keys)
+    filter_ = make_filter(shape, keys)
+    assert all(key in filter_ for key in keys)
+    assert all(key.encode() in filter_ for key in keys)
 
 
 @given(SHAPES, KEYS, KEYS)
 def test_a_batch_of_keys_equals_single_keys(
     shape: FilterShape, keys: list[str], others: list[str]
 ) -> None:
-    one_by_one, at_once = filled(shape, keys), BloomFilter(shape)
+    one_by_one, at_once = make_filter(shape, keys), BloomFilter(shape)
     at_once.add_many([key.encode() for key in keys])
     assert one_by_one.bits == at_once.bits
     candidates = [*keys, *others]
-    for held in (one_by_one, at_once):
-        expected = [held.contains(key) for key in candidates]
-        assert held.contains_many(candidates).tolist() == expected
+    for filter_ in (one_by_one, at_once):
+        expected = [filter_.contains(key) for key in candidates]
+        assert filter_.contains_many(candidates).tolist() == expected
 
 
 @given(SHAPES, KEYS.filter(bool))
@@ -63,58 +63,60 @@ def test_hashes_and_positions_of_many_keys_equal_those_of_each(
 def test_a_key_is_found_if_all_its_bits_are_set(
     shape: FilterShape, keys: list[str], others: list[str]
 ) -> None:
-    held = filled(shape, keys)
-    bits = np.unpackbits(np.frombuffer(held.bits, np.uint8))
+    filter_ = make_filter(shape, keys)
+    bits = np.unpackbits(np.frombuffer(filter_.bits, np.uint8))
     for key in others:
-        assert held.contains(key) == all(bits[position] for position in positions(key, shape))
+        assert filter_.contains(key) == all(bits[position] for position in positions(key, shape))
 
 
 @given(SHAPES, KEYS, KEYS)
 def test_a_filter_is_restored_from_its_bits(
     shape: FilterShape, keys: list[str], others: list[str]
 ) -> None:
-    held = filled(shape, keys)
-    back = BloomFilter.from_bits(shape, held.bits)
-    assert back.bits == held.bits
-    assert back.contains_many(others).tolist() == held.contains_many(others).tolist()
-    back.add_many(others)
-    assert held.bits == filled(shape, keys).bits
+    filter_ = make_filter(shape, keys)
+    restored = BloomFilter.from_bits(shape, filter_.bits)
+    assert restored.bits == filter_.bits
+    assert restored.contains_many(others).tolist() == filter_.contains_many(others).tolist()
+    restored.add_many(others)
+    assert filter_.bits == make_filter(shape, keys).bits
 
 
 @given(SHAPES, st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefgh")), max_size=60))
 def test_a_counting_filter_equals_the_plain_one_of_the_remaining_keys(
     shape: FilterShape, steps: list[tuple[bool, str]]
 ) -> None:
-    held, left, changes, before = CountingFilter(shape), set[str](), 1, bytes(shape.size)
+    filter_, remaining, changes, before = CountingFilter(shape), set[str](), 1, bytes(shape.size)
     for adds, key in steps:
         if adds:
-            held.add(key)
-            left.add(key)
+            filter_.add(key)
+            remaining.add(key)
         else:
-            held.discard(key)
-            left.discard(key)
-        now = bytes(held.bits)
-        changes += sum((a ^ b).bit_count() for a, b in zip(before, now, strict=True))
-        before = now
-    assert held.bits == filled(shape, sorted(left)).bits
-    assert held.bits_set == sum(byte.bit_count() for byte in held.bits)
-    assert (held.revision, len(held)) == (changes, len(left))
-    assert [key in held for key in "abcdefghijkl"] == [key in left for key in "abcdefghijkl"]
+            filter_.discard(key)
+            remaining.discard(key)
+        bits = bytes(filter_.bits)
+        changes += sum((a ^ b).bit_count() for a, b in zip(before, bits, strict=True))
+        before = bits
+    assert filter_.bits == make_filter(shape, sorted(remaining)).bits
+    assert filter_.bits_set == sum(byte.bit_count() for byte in filter_.bits)
+    assert (filter_.revision, len(filter_)) == (changes, len(remaining))
+    assert [key in filter_ for key in "abcdefghijkl"] == [
+        key in remaining for key in "abcdefghijkl"
+    ]
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=60, unique=True), st.integers(1, 10_000))
-def test_every_key_of_the_oracle_is_found_and_as_few_others(keys: list[str], seed: int) -> None:
+def test_keys_and_false_positives_agree_with_the_oracle(keys: list[str], seed: int) -> None:
     """pybloom-live is the oracle: as many bits, as many hashes, the same keys."""
     oracle = LiveFilter(capacity=1_000, error_rate=0.05)
     shape = FilterShape(-(-oracle.num_bits // 8) * 8, oracle.num_slices, seed)
-    held = filled(shape, keys)
+    filter_ = make_filter(shape, keys)
     for key in keys:
-        assert not oracle.add(key), "the oracle takes one of the keys for another"
-    assert all(key in oracle and key in held for key in keys)
-    strangers = [f"{key}/{number}" for key in keys for number in range(20)]
-    ours = sum(map(held.contains, strangers))
-    theirs = sum(stranger in oracle for stranger in strangers)
-    assert abs(ours - theirs) <= 0.05 * len(strangers) + 5
+        assert not oracle.add(key), "the oracle confuses two of the keys"
+    assert all(key in oracle and key in filter_ for key in keys)
+    other_keys = [f"{key}/{number}" for key in keys for number in range(20)]
+    positives = sum(map(filter_.contains, other_keys))
+    oracle_positives = sum(key in oracle for key in other_keys)
+    assert abs(positives - oracle_positives) <= 0.05 * len(other_keys) + 5
 
 
 @given(
@@ -124,12 +126,12 @@ def test_every_key_of_the_oracle_is_found_and_as_few_others(keys: list[str], see
 def test_a_union_has_all_keys_and_is_as_old_as_its_oldest_member(
     members: list[tuple[list[str], int, bool]], shape: FilterShape
 ) -> None:
-    """A reader adds its bound to that time: a later one would hide what was written since."""
+    """A reader adds its bound to that time; a later time would hide writes since then."""
     union = unite(
         [
             FilterSnapshot(
                 shape,
-                full_bits(shape) if lost else bytes(filled(shape, keys).bits),
+                full_bits(shape) if lost else bytes(make_filter(shape, keys).bits),
                 time_us,
                 f"{number:032x}",
                 number,
@@ -143,5 +145,5 @@ def test_a_union_has_all_keys_and_is_as_old_as_its_oldest_member(
     if union.revalidate_all:
         assert union.bits == full_bits(shape)
     else:
-        every = [key for keys, _, _ in members for key in keys]
-        assert union.bits == bytes(filled(shape, every).bits)
+        all_keys = [key for keys, _, _ in members for key in keys]
+        assert union.bits == bytes(make_filter(shape, all_keys).bits)

@@ -35,30 +35,28 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 ENTRY = st.tuples(
     st.text(max_size=3), st.text(max_size=3), *[JSON | st.floats(0, 10)] * 3, JSON
 ).map(list)
-LONGEST = 30.0
+MAX_TTL_S = 30.0
 BOUNDED = Constraints(false_positives=0.1, invalidations_per_s=0.5)
 
 
 @example(5e-324, 2.0, "linear", 0.0, 0.0)
 @given(RATES, RATES, RATIOS, st.floats(-2, 2), st.floats(0, 1))
-def test_a_ttl_of_cate_lies_between_zero_and_the_longest(
+def test_a_ttl_of_cate_lies_between_zero_and_the_maximum(
     misses: float, writes: float, ratio: Ratio, slope: float, violation: float
 ) -> None:
-    set_to = CateSettings(LONGEST, ratio=ratio, slope=slope)
-    ttl = estimated_ttl_s(misses, writes, set_to, violation)
-    assert 0 <= ttl <= LONGEST * (1 + 1e-9)
-    assert ttl <= estimated_ttl_s(misses, writes, set_to) * (1 + 1e-9)
+    cate = CateSettings(MAX_TTL_S, ratio=ratio, slope=slope)
+    ttl = estimated_ttl_s(misses, writes, cate, violation)
+    assert 0 <= ttl <= MAX_TTL_S * (1 + 1e-9)
+    assert ttl <= estimated_ttl_s(misses, writes, cate) * (1 + 1e-9)
 
 
 @given(RATES, RATES, RATES, RATIOS)
 def test_more_misses_never_shorten_a_ttl(
     fewer: float, more: float, writes: float, ratio: Ratio
 ) -> None:
-    set_to = CateSettings(LONGEST, ratio=ratio)
+    cate = CateSettings(MAX_TTL_S, ratio=ratio)
     fewer, more = sorted((fewer, more))
-    assert estimated_ttl_s(fewer, writes, set_to) <= estimated_ttl_s(more, writes, set_to) * (
-        1 + 1e-9
-    )
+    assert estimated_ttl_s(fewer, writes, cate) <= estimated_ttl_s(more, writes, cate) * (1 + 1e-9)
 
 
 @given(st.floats(1e-3, 1e5), st.floats(1e-3, 10), st.floats(0.05, 3), st.floats(1e-4, 40))
@@ -67,15 +65,15 @@ def test_no_ttl_costs_less_than_the_best(r: float, a: float, s: float, other: fl
     if r <= a:
         assert best == 0
         return
-    least = relative_cost(min(best, 60), r, a, s)
-    assert least <= relative_cost(other, r, a, s) * (1 + 1e-3)
+    min_cost = relative_cost(min(best, 60), r, a, s)
+    assert min_cost <= relative_cost(other, r, a, s) * (1 + 1e-3)
 
 
 def estimators(seed: int) -> list[Cate | Learner]:
     memory = Memory(keys=3)
     return [
-        Cate(CateSettings(longest_s=LONGEST, constraints=BOUNDED), memory=memory, seed=seed),
-        Learner(LearnerSettings(LONGEST, constraints=BOUNDED), memory=memory, seed=seed),
+        Cate(CateSettings(longest_s=MAX_TTL_S, constraints=BOUNDED), memory=memory, seed=seed),
+        Learner(LearnerSettings(MAX_TTL_S, constraints=BOUNDED), memory=memory, seed=seed),
     ]
 
 
@@ -83,19 +81,19 @@ def estimators(seed: int) -> list[Cate | Learner]:
 def test_ttls_are_in_range_and_repeatable_for_any_history(events: list[Any], seed: int) -> None:
     for first, second in zip(estimators(seed), estimators(seed), strict=True):
         now = 0.0
-        for what, keys, step, ttl in events:
+        for event, keys, step, ttl in events:
             now += step
             ttls = [estimator.ttl_s(PARTITION, keys, now) for estimator in (first, second)]
             assert ttls[0] == ttls[1]
-            assert 0 <= ttls[0] <= LONGEST * (1 + 1e-9)
+            assert 0 <= ttls[0] <= MAX_TTL_S * (1 + 1e-9)
             for estimator in (first, second):
-                _notify(estimator, what, keys, now, ttl)
+                _notify(estimator, event, keys, now, ttl)
 
 
 def _notify(
-    estimator: Cate | Learner, what: str, keys: list[str], now: float, ttl: float | None
+    estimator: Cate | Learner, event: str, keys: list[str], now: float, ttl: float | None
 ) -> None:
-    match what:
+    match event:
         case "miss":
             estimator.missed(PARTITION, keys, now, ttl)
         case "write":
@@ -113,5 +111,5 @@ def test_any_shared_state_is_merged_or_ignored(others: list[Any]) -> None:
         estimator.wrote(PARTITION, KEYS[:1], 1)
         estimator.merge(others, 2)
         ttl = estimator.ttl_s(PARTITION, KEYS[:1], 3)
-        assert 0 <= ttl <= LONGEST
+        assert 0 <= ttl <= MAX_TTL_S
         assert math.isfinite(ttl)

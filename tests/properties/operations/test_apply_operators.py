@@ -52,14 +52,14 @@ cases = st.sampled_from(PAIRS).flatmap(
 
 
 @given(cases)
-def test_results_are_values_of_the_field_and_nothing_is_changed_in_place(case: Any) -> None:
+def test_results_are_values_of_the_field_and_inputs_are_unchanged(case: Any) -> None:
     (name, operator), value, argument = case
     before = deepcopy((value, argument)) if value is not MISSING else None
     failure: OperatorFailure | None = None
     try:
         result = apply(THINGS.fields[name], value, operator, argument)
-    except OperatorFailed as refused:
-        result, failure = MISSING, refused.failure
+    except OperatorFailed as error:
+        result, failure = MISSING, error.failure
     assert failure in {None, OperatorFailure(name, "overflow")}
     if result is not MISSING:
         decoded = CODEC.decode_object(CODEC.encode({name: result}))[name]
@@ -73,11 +73,11 @@ def test_results_are_values_of_the_field_and_nothing_is_changed_in_place(case: A
 def test_null_counts_as_missing(case: Any) -> None:
     (name, operator), _, argument = case
     field = THINGS.fields[name]
-    absent = [apply(field, value, operator, argument) for value in (MISSING, None)]
+    results = [apply(field, value, operator, argument) for value in (MISSING, None)]
     if operator in {Operator.POP, Operator.SHIFT, Operator.REMOVE}:
-        assert absent == [MISSING, None]
+        assert results == [MISSING, None]
     else:
-        assert absent[0] == absent[1]
+        assert results[0] == results[1]
 
 
 @given(integers, integers)
@@ -108,10 +108,10 @@ def test_min_and_max_choose_one_of_the_two_and_are_idempotent(
 ) -> None:
     field = THINGS.fields[name]
     value, argument = data.draw(values_of(name)), data.draw(values_of(name))
-    least = apply(field, value, Operator.MIN, argument)
-    most = apply(field, value, Operator.MAX, argument)
-    assert sorted([value, argument]) == [least, most]
-    assert apply(field, least, Operator.MIN, argument) == least
+    minimum = apply(field, value, Operator.MIN, argument)
+    maximum = apply(field, value, Operator.MAX, argument)
+    assert sorted([value, argument]) == [minimum, maximum]
+    assert apply(field, minimum, Operator.MIN, argument) == minimum
     assert apply(field, MISSING, Operator.MIN, argument) == argument
 
 
@@ -119,12 +119,12 @@ def test_min_and_max_choose_one_of_the_two_and_are_idempotent(
 def test_a_pushed_element_is_popped(data: st.DataObject, name: str) -> None:
     field = THINGS.fields[name]
     value, item = data.draw(values_of(name)), data.draw(arguments(name, Operator.PUSH))
-    pushed = apply(field, value, Operator.PUSH, item)
-    assert pushed[-1] == item
-    assert apply(field, pushed, Operator.POP, argument=True) == value
-    queued = apply(field, value, Operator.PUSH_FRONT, item)
-    assert queued[0] == item
-    assert apply(field, queued, Operator.SHIFT, argument=True) == value
+    appended = apply(field, value, Operator.PUSH, item)
+    assert appended[-1] == item
+    assert apply(field, appended, Operator.POP, argument=True) == value
+    prepended = apply(field, value, Operator.PUSH_FRONT, item)
+    assert prepended[0] == item
+    assert apply(field, prepended, Operator.SHIFT, argument=True) == value
 
 
 @given(st.data(), st.sampled_from(["set_string", "set_decimal", "set_timestamp"]))

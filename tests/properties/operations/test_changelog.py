@@ -1,4 +1,4 @@
-"""The change logs, replayed, lead to the records, whatever was written."""
+"""Replaying the change log yields the records, for any sequence of writes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mediator.stores.port import ChangeLog, Record, SystemConfig, WriteKind
 from tests.conformance.real_stores import STORES, opened
 from tests.properties.operations.test_store_model import FIELDS, Step, StepRunner, steps
 
-Held = dict[tuple[str, str], tuple[int, dict[str, Any]]]
-"""Of each object and group: its version and its values in their JSON form."""
+Images = dict[tuple[str, str], tuple[int, dict[str, Any]]]
+"""For each object and group: its version and its values in JSON form."""
 
 
 LOGGING = [name for name in STORES if name != "mongodb"]
@@ -39,30 +39,32 @@ async def reader(
         await scratch.clear()
 
 
-def replayed(changes: list[Change]) -> Held:
-    """Make records of the changes, and of nothing else."""
-    held: Held = {}
+def replay(changes: list[Change]) -> Images:
+    """Return the images that a replay of the changes yields."""
+    images: Images = {}
     for change in changes:
         key = (change.object_id, change.group)
-        version, values = held.pop(key, (0, None))
+        version, values = images.pop(key, (0, None))
         assert change.version > version
-        assert change.before == _touched(change, values)
+        assert change.before == _expected_before(change, values)
         if change.after is not None:
-            rest = values if change.kind == "update" and values is not None else {}
-            rest = {n: value for n, value in rest.items() if n not in (change.before or {})}
-            held[key] = (change.version, rest | dict(change.after))
-    return held
+            unchanged = values if change.kind == "update" and values is not None else {}
+            unchanged = {
+                n: value for n, value in unchanged.items() if n not in (change.before or {})
+            }
+            images[key] = (change.version, unchanged | dict(change.after))
+    return images
 
 
-def _touched(change: Change, values: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the values that a change should have as the former ones."""
+def _expected_before(change: Change, values: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the before image that a change should have."""
     if change.kind != "update" or values is None:
         return values
     names = {*(change.before or {}), *(change.after or {})}
     return {name: value for name, value in values.items() if name in names}
 
 
-def kept_of(reader: ChangeReader, records: list[Record]) -> Held:
+def images_of(reader: ChangeReader, records: list[Record]) -> Images:
     fragment = reader.subject.fragment
     return {
         (record.id, group): (
@@ -80,22 +82,22 @@ def kept_of(reader: ChangeReader, records: list[Record]) -> Held:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(batches=st.lists(st.lists(steps(), min_size=1, max_size=5), min_size=2, max_size=5))
-async def test_the_log_replayed_is_what_the_store_holds(
+async def test_replaying_the_log_yields_the_stored_records(
     reader: ChangeReader, batches: list[list[Step]]
 ) -> None:
     subject, prefix = reader.subject, uuid.uuid4().hex
     runner, ids = StepRunner(subject, prefix), [prefix + id_ for id_ in ("a", "é'\\")]
     first = [Step("a", WriteKind.CREATE), Step("é'\\", WriteKind.CREATE)]
     for batch in [first, *batches]:
-        await runner.take([_doable(reader, step) for step in batch])
+        await runner.apply([_supported(reader, step) for step in batch])
     records = [record for record in await subject.read_all(ids) if record is not None]
     reader.logged.clear()
     changes = [change for id_ in ids for change in await reader.changes_of(id_)]
     assert len({(change.object_id, change.id) for change in changes}) == len(changes)
-    assert replayed(changes) == kept_of(reader, records)
+    assert replay(changes) == images_of(reader, records)
 
 
-def _doable(reader: ChangeReader, step: Step) -> Step:
+def _supported(reader: ChangeReader, step: Step) -> Step:
     store = reader.subject.store
     calls: list[OperatorCall] = [
         c for c in step.operators if store.supports(c.operator, FIELDS[c.field].type)

@@ -66,7 +66,7 @@ def argument(name: str, operator: Operator) -> Any:
 
 
 @pytest.mark.parametrize("operator", Operator)
-def test_each_operator_is_taken_for_its_types(operator: Operator) -> None:
+def test_each_operator_is_accepted_for_its_types(operator: Operator) -> None:
     fields = [name for name, f in THINGS.fields.items() if f.type in APPLICABLE[operator]]
     body = {name: {operator.value: argument(name, operator)} for name in fields}
     values, unset, operators = parse_update(THINGS, CODEC, body)
@@ -74,7 +74,7 @@ def test_each_operator_is_taken_for_its_types(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("operator", sorted({*Operator} - {Operator.SET, Operator.UNSET}))
-def test_no_operator_is_taken_for_another_type(operator: Operator) -> None:
+def test_no_operator_is_accepted_for_another_type(operator: Operator) -> None:
     fields = [name for name, f in THINGS.fields.items() if f.type not in APPLICABLE[operator]]
     body = {name: {operator.value: argument(name, operator)} for name in fields}
     with pytest.raises(Invalid, match="set, unset") as caught:
@@ -126,16 +126,16 @@ def test_mistakes_in_an_update_are_located(body: Any, location: str) -> None:
 
 @given(hostile | st.dictionaries(names, hostile | st.dictionaries(words, hostile, max_size=2)))
 def test_hostile_patches_raise_nothing_but_invalid(body: Any) -> None:
-    for read in (parse_update, parse_merge_patch):
+    for parse in (parse_update, parse_merge_patch):
         try:
-            patch = read(THINGS, CODEC, body)
+            patch = parse(THINGS, CODEC, body)
             if callable(patch):
                 CODEC.decode_object(patch({"document": {"a": {"b": 1}}}))
         except Invalid as error:
-            wrong = error
+            invalid = error
         else:
             continue
-        assert wrong.locations
+        assert invalid.locations
 
 
 # RFC 7396, appendix A; the cases whose original or patch is an object.
@@ -164,7 +164,7 @@ def test_members_of_documents_are_merged(original: Any, patch: Any, result: Any)
     assert present == before
 
 
-def test_a_merge_of_whole_fields_needs_no_read() -> None:
+def test_a_merge_of_top_level_fields_needs_no_read() -> None:
     body = {"title": "x", "price": "1.50", "hits": None, "meta": None, "tags": ["b", "a"]}
     changes = parse_merge_patch(ARTICLE, ARTICLES, body)
     assert isinstance(changes, FieldChanges)
@@ -196,7 +196,7 @@ def test_mistakes_in_a_merge_are_located(body: Any, expected: list[str]) -> None
     assert locations(caught) == expected
 
 
-def test_a_merge_is_not_followed_too_deep() -> None:
+def test_the_depth_of_a_merge_is_bounded() -> None:
     patch: dict[str, Any] = {}
     for _ in range(900):
         patch = {"k": patch}
@@ -205,7 +205,7 @@ def test_a_merge_is_not_followed_too_deep() -> None:
     assert locations(caught) == ["/meta"]
 
 
-def test_a_json_patch_changes_neither_its_argument_nor_itself() -> None:
+def test_a_json_patch_modifies_neither_its_argument_nor_itself() -> None:
     compute = parse_json_patch(
         [
             {"op": "test", "path": "/hits", "value": 1.0},
@@ -262,7 +262,7 @@ def test_a_failed_test_is_a_conflict(path: str, value: Any) -> None:
     assert locations(caught) == ["/body/0/path"]
 
 
-def test_copies_that_double_the_object_are_stopped() -> None:
+def test_copies_that_double_the_object_are_refused() -> None:
     doubling = {"op": "copy", "from": "", "path": "/a/-"}
     seed = {"op": "add", "path": "/a", "value": ["x" * 100]}
     with pytest.raises(Invalid) as caught:
@@ -276,7 +276,7 @@ def test_copies_that_double_the_object_are_stopped() -> None:
         parse_json_patch(copies)(large)
 
 
-def test_moves_that_nest_the_object_end_in_an_answer() -> None:
+def test_moves_that_nest_the_object_terminate() -> None:
     chain: Any = {}
     for _ in range(30):
         chain = {"k": chain}
@@ -305,7 +305,7 @@ def test_a_json_patch_is_a_list_of_bounded_length(body: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [1, [], None, "x"])
-def test_a_json_patch_leaves_an_object(value: Any) -> None:
+def test_a_json_patch_must_yield_an_object(value: Any) -> None:
     with pytest.raises(Invalid):
         parse_json_patch([{"op": "replace", "path": "", "value": value}])({"a": 1})
 
@@ -330,8 +330,8 @@ operations = st.lists(
 def test_hostile_json_patches_raise_nothing_but_invalid_and_conflict(body: Any) -> None:
     present = {"title": "t", "log": [1, [2]], "meta": {"0": {"-": None}}}
     try:
-        answer: Any = parse_json_patch(body)(present)
+        result: Any = parse_json_patch(body)(present)
     except (Invalid, Conflict) as error:
-        answer = error.locations
-    assert type(answer) is dict or answer
+        result = error.locations
+    assert type(result) is dict or result
     assert present == {"title": "t", "log": [1, [2]], "meta": {"0": {"-": None}}}

@@ -60,7 +60,7 @@ ARGUMENTS: dict[tuple[str, Operator], st.SearchStrategy[Any]] = {
 }
 
 
-# Updates do most; a record that is there is where most can go wrong.
+# Updates are the richest kind, and most errors concern existing records.
 KINDS = st.sampled_from([*WriteKind, WriteKind.UPDATE, WriteKind.UPDATE, WriteKind.REPLACE])
 EXPECTED = st.sampled_from(["nothing"] * 4 + ["current", "stale"])
 OPERATIONS = st.sampled_from([None] * 4 + ["op1", "op2"])
@@ -68,7 +68,7 @@ OPERATIONS = st.sampled_from([None] * 4 + ["op1", "op2"])
 
 @dataclass(frozen=True)
 class Step:
-    """One write: what it does, and which versions it expects."""
+    """One write, and the versions it expects."""
 
     id: str
     kind: WriteKind
@@ -83,18 +83,20 @@ class Step:
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
     kind = draw(KINDS)
-    some: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    some_values: st.SearchStrategy[Any] = st.fixed_dictionaries(
         {}, optional={name: st.none() | value for name, value in VALUES.items()}
     )
-    values = {} if kind is WriteKind.DELETE else draw(some)
-    left = [name for name in FIELDS if name not in values]
-    pairs = [pair for pair in ARGUMENTS if pair[0] in left]
+    values = {} if kind is WriteKind.DELETE else draw(some_values)
+    other_names = [name for name in FIELDS if name not in values]
+    pairs = [pair for pair in ARGUMENTS if pair[0] in other_names]
     calls: dict[str, OperatorCall] = {}
     unset: tuple[str, ...] = ()
     if kind is WriteKind.UPDATE:
         for pair in draw(st.lists(st.sampled_from(pairs), max_size=3)) if pairs else ():
             calls[pair[0]] = OperatorCall(*pair, draw(ARGUMENTS[pair]))
-        unset = tuple(draw(st.sets(st.sampled_from([n for n in left if n not in calls] or ["n"]))))
+        unset = tuple(
+            draw(st.sets(st.sampled_from([n for n in other_names if n not in calls] or ["n"])))
+        )
         unset = tuple(name for name in unset if name not in calls and name not in values)
     return Step(
         id=draw(st.sampled_from(["a", "é'\\"])),
@@ -109,7 +111,7 @@ def steps(draw: st.DrawFn) -> Step:
 
 
 class StepRunner:
-    """One of the two stores that go through the same steps."""
+    """Applies steps to one of the two stores."""
 
     def __init__(self, subject: ScratchClass, prefix: str) -> None:
         self._subject, self._prefix = subject, prefix
@@ -117,7 +119,7 @@ class StepRunner:
     async def record(self, id_: str) -> Any:
         return await self._subject.read(self._prefix + id_)
 
-    async def take(self, batch: list[Step]) -> list[WriteResult]:
+    async def apply(self, batch: list[Step]) -> list[WriteResult]:
         current = {step.id: await self.record(step.id) for step in batch}
         return await self._subject.write_all([self._write(s, current[s.id]) for s in batch])
 
@@ -144,7 +146,7 @@ class StepRunner:
         )
 
 
-def _seen(result: WriteResult) -> tuple[Any, ...]:
+def _visible(result: WriteResult) -> tuple[Any, ...]:
     missing = result.status in (Status.MISSING, Status.CONFLICT)
     status = "unmet" if missing else result.status
     return status, result.created, dict(result.values), result.failure
@@ -166,8 +168,8 @@ async def subjects(
         await real.clear()
 
 
-def _doable(store: Store, step: Step) -> Step:
-    """Leave out the operators that the store does not support."""
+def _supported(store: Store, step: Step) -> Step:
+    """Return the step without operators that the store does not support."""
     calls = [c for c in step.operators if store.supports(c.operator, FIELDS[c.field].type)]
     return replace(step, operators=tuple(calls))
 
@@ -184,16 +186,16 @@ async def test_a_store_behaves_like_the_model(
     real, model = (StepRunner(subject, prefix) for subject, prefix in _prefixed(subjects))
     batches = [[Step("a", WriteKind.CREATE), Step("é'\\", WriteKind.CREATE)], *batches]
     for batch in batches:
-        doable = [_doable(subjects[0].store, step) for step in batch]
-        before = {step.id: await real.record(step.id) for step in doable}
-        results = await real.take(doable)
-        expected = await model.take(doable)
-        assert [_seen(r) for r in results] == [_seen(r) for r in expected]
+        supported = [_supported(subjects[0].store, step) for step in batch]
+        before = {step.id: await real.record(step.id) for step in supported}
+        results = await real.apply(supported)
+        expected = await model.apply(supported)
+        assert [_visible(r) for r in results] == [_visible(r) for r in expected]
         for id_, earlier in before.items():
-            found, right = await real.record(id_), await model.record(id_)
-            assert (found and found.values) == (right and right.values)
-            assert _versions(found).keys() == _versions(right).keys()
-            assert all(v >= _versions(earlier).get(g, 0) for g, v in _versions(found).items())
+            record, expected_record = await real.record(id_), await model.record(id_)
+            assert (record and record.values) == (expected_record and expected_record.values)
+            assert _versions(record).keys() == _versions(expected_record).keys()
+            assert all(v >= _versions(earlier).get(g, 0) for g, v in _versions(record).items())
 
 
 def _prefixed(subjects: tuple[ScratchClass, ScratchClass]) -> list[tuple[ScratchClass, str]]:

@@ -1,4 +1,4 @@
-"""Any sequence of writes and reservations finds the same values taken in every store."""
+"""Any sequence of writes and reservations has the same outcomes in every store as in the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Action: TypeAlias = WriteKind | Literal["lock", "reserve", "unlock"]
 
 @dataclass(frozen=True)
 class Step:
-    """A write, or what is done with the intent of a record."""
+    """A write, or an operation on the intent of a record."""
 
     id: str
     action: Action
@@ -38,11 +38,11 @@ class Step:
     under_intent: bool
 
 
-def _fitting(action: Action, drawn: Texts) -> Texts:
-    """Leave out what an update may not name: one of the fields of a constraint alone."""
-    if action is WriteKind.UPDATE and ("b" in drawn) != ("c" in drawn):
-        return {name: value for name, value in drawn.items() if name == "a"}
-    return {} if action is WriteKind.DELETE else drawn
+def _allowed_values(action: Action, values: Texts) -> Texts:
+    """Leave out what an update must not have: only one of the fields of a constraint."""
+    if action is WriteKind.UPDATE and ("b" in values) != ("c" in values):
+        return {name: value for name, value in values.items() if name == "a"}
+    return {} if action is WriteKind.DELETE else values
 
 
 @st.composite
@@ -50,17 +50,19 @@ def steps(draw: st.DrawFn) -> Step:
     actions: list[Action] = [*WriteKind, WriteKind.REPLACE, "lock", "reserve", "reserve", "unlock"]
     action = draw(st.sampled_from(actions))
     drawn = draw(st.fixed_dictionaries({}, optional={"a": TEXTS, "b": TEXTS, "c": TEXTS}))
-    return Step(draw(st.sampled_from(IDS)), action, _fitting(action, drawn), draw(st.booleans()))
+    return Step(
+        draw(st.sampled_from(IDS)), action, _allowed_values(action, drawn), draw(st.booleans())
+    )
 
 
 class StepRunner:
-    """One of the two stores that go through the same steps; each run has values of its own."""
+    """Applies steps to one of the two stores; each run has distinct values."""
 
     def __init__(self, subject: ScratchClass, run: str) -> None:
         self._subject, self._run = subject, run
 
-    async def take(self, step: Step) -> Any:
-        """Return what the store answers; of several constraints that are broken, not which."""
+    async def apply(self, step: Step) -> Any:
+        """Return the store's result, but not which of several constraints is violated."""
         store: Any = self._subject.store
         id_, intent = f"{self._run} {step.id}", f"{self._run} {step.id}"
         keys = [(self._subject.fragment, id_)]
@@ -69,8 +71,8 @@ class StepRunner:
         if step.action == "unlock":
             return await store.unlock(keys, intent)
         if step.action == "reserve":
-            [taken] = await store.reserve([self._write(WriteKind.REPLACE, step, intent)])
-            return taken is not None
+            [conflict] = await store.reserve([self._write(WriteKind.REPLACE, step, intent)])
+            return conflict is not None
         intent = intent if step.under_intent else ""
         return (await self._subject.write(self._write(step.action, step, intent))).status
 
@@ -101,12 +103,12 @@ async def subjects(
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(taken=st.lists(steps(), min_size=4, max_size=16))
-async def test_a_store_finds_taken_what_the_model_does(
-    subjects: tuple[ScratchClass, ScratchClass], taken: list[Step]
+@given(history=st.lists(steps(), min_size=4, max_size=16))
+async def test_a_store_enforces_uniqueness_like_the_model(
+    subjects: tuple[ScratchClass, ScratchClass], history: list[Step]
 ) -> None:
     run = uuid.uuid4().hex
     real, model = (StepRunner(subject, run) for subject in subjects)
-    for step in taken:
-        assert await real.take(step) == await model.take(step), step
+    for step in history:
+        assert await real.apply(step) == await model.apply(step), step
         assert await real.values() == await model.values(), step

@@ -33,10 +33,10 @@ objects = st.sets(st.sampled_from(sorted(THINGS.fields)), max_size=5).flatmap(
 
 @given(objects)
 def test_values_survive_json(values: dict[str, Any]) -> None:
-    wire = orjson.loads(orjson.dumps(CODEC.encode(values)))
-    decoded = CODEC.decode_object(wire)
+    payload = orjson.loads(orjson.dumps(CODEC.encode(values)))
+    decoded = CODEC.decode_object(payload)
     assert decoded == values
-    assert text_of(CODEC.encode(decoded)) == text_of(wire)
+    assert text_of(CODEC.encode(decoded)) == text_of(payload)
 
 
 def decoded_or_locations(body: Any) -> dict[str, Any] | tuple[Location, ...]:
@@ -54,7 +54,7 @@ def test_hostile_objects_are_decoded_or_their_mistakes_located(body: dict[str, A
         return
     assert values
     for location in values:
-        # What has no UTF-8 is escaped in the pointer, so it resolves no more.
+        # Text that UTF-8 cannot encode is escaped in the pointer, which then does not resolve.
         if "\\" not in location.pointer:
             JsonPointer(location.pointer).resolve(body)
 
@@ -65,13 +65,13 @@ def test_hostile_bodies_raise_nothing_but_invalid(body: Any) -> None:
 
 
 @given(decimals, st.integers(0, 30))
-def test_equal_decimals_are_written_alike(value: Decimal, zeros: int) -> None:
-    written = CODEC.encode({"decimal": value})["decimal"]
+def test_equal_decimals_are_encoded_alike(value: Decimal, zeros: int) -> None:
+    encoded = CODEC.encode({"decimal": value})["decimal"]
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     padded = str(Decimal((sign, (*digits, *([0] * zeros)), exponent - zeros)))
-    assert CODEC.encode({"decimal": CODEC.decode("decimal", padded, "")})["decimal"] == written
-    assert Decimal(written) == value
+    assert CODEC.encode({"decimal": CODEC.decode("decimal", padded, "")})["decimal"] == encoded
+    assert Decimal(encoded) == value
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-7000, 7000))
@@ -92,7 +92,7 @@ def test_decimals_are_kept_exactly_or_refused(digits: int, exponent: int) -> Non
 def test_times_in_any_zone_keep_their_instant(moment: datetime) -> None:
     offset = moment.utcoffset()
     assume(1 < moment.year < 9999 and offset is not None and not offset.seconds % 60)
-    # Times of two zones differ to Python where a clock was turned back; in UTC none does.
+    # Python compares ambiguous local times as different; in UTC there are none.
     assert CODEC.decode("timestamp", moment.isoformat(), "") == moment.astimezone(UTC)
 
 
@@ -103,10 +103,10 @@ def test_integral_numbers_in_documents_are_integers_however_written(document: An
 
 
 @given(integers.filter(lambda n: abs(n) <= 2**53))
-def test_a_document_gives_one_form_to_equal_numbers(number: int) -> None:
-    whole = CODEC.decode("document", {"n": number}, "")
-    pointed = CODEC.decode("document", {"n": float(number)}, "")
-    assert text_of(whole) == text_of(pointed)
+def test_equal_numbers_in_documents_have_one_form(number: int) -> None:
+    from_integer = CODEC.decode("document", {"n": number}, "")
+    from_float = CODEC.decode("document", {"n": float(number)}, "")
+    assert text_of(from_integer) == text_of(from_float)
 
 
 @pytest.mark.parametrize("wrong", [2**63, float("inf"), {"": 1}, {"a\0": 1}, "\0", "\ud800"])

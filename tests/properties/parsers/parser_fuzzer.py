@@ -1,8 +1,7 @@
-"""Fuzzing a parser by coverage: `python -m tests.properties.parsers.parser_fuzzer NAME [options]`.
+"""Coverage-guided fuzzing: `python -m tests.properties.parsers.parser_fuzzer NAME [options]`.
 
-`everything` stands for all of them; the first byte selects one. Options are those of libFuzzer; it
-ends with a status other than 0 for an unexpected error, and writes the input that raised it to a
-file.
+`everything` fuzzes all parsers; the first byte selects one. The options are those of libFuzzer. An
+unexpected error ends it with a status other than 0; the input that raised it is written to a file.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import atheris
 
-# Other modules are not instrumented: it takes long.
+# Other modules are not instrumented, which would take long.
 PARSERS = [
     "app.http",
     "app.api.cursors",
@@ -30,20 +29,22 @@ NAMES = tuple(TARGETS)
 
 
 def everything(raw: bytes) -> None:
-    """Let the first byte choose a parser for the rest."""
+    """Pass the input to the parser that its first byte selects."""
     if raw:
         TARGETS[NAMES[raw[0] % len(NAMES)]](raw[1:])
 
 
 def seeds_of(name: str) -> list[bytes]:
-    """Return the first inputs of a parser."""
+    """Return the initial corpus of a parser."""
     if name != "everything":
         return list(SEEDS[name])
-    return [bytes([NAMES.index(one)]) + seed for one, of in SEEDS.items() for seed in of]
+    return [
+        bytes([NAMES.index(target)]) + seed for target, seeds in SEEDS.items() for seed in seeds
+    ]
 
 
 def main() -> None:
-    """Fuzz the parser that is named."""
+    """Fuzz the named parser."""
     program, name, *options = sys.argv
     with tempfile.TemporaryDirectory() as corpus:
         for number, seed in enumerate(seeds_of(name)):

@@ -1,6 +1,6 @@
-"""Every parser of untrusted input, as a function of bytes, with the errors that it may raise.
+"""Every parser of untrusted input, as a function of bytes, with the errors that it can raise.
 
-Any other error is a defect: anyone could provoke it.
+Any other error is a defect that any client could provoke.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SCHEMA: Final = parse_schema(
 )
 ARTICLES: Final = SCHEMA.classes["articles"]
 CODEC: Final = Codec(ARTICLES)
-PRESENT: Final = {"title": "t", "hits": 1, "body": {"a": [1, {"b": None}]}, "tags": ["x"]}
+CURRENT: Final = {"title": "t", "hits": 1, "body": {"a": [1, {"b": None}]}, "tags": ["x"]}
 BOUND: Final = ("news", "articles", None)
 CURSORS: Final = Cursors(b"k")
 
@@ -92,7 +92,7 @@ def _authenticator() -> Authenticator:
     public = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
     keys = KeySet("/nowhere", clock)
     keys.keys = {"k": PyJWK({**public, "kid": "k", "alg": "ES256"})}
-    keys.fetched_s = clock.monotonic() + 1e9  # nothing is fetched here
+    keys.fetched_s = clock.monotonic() + 1e9  # no keys are fetched here
     tokens = Tokens(keys, TokenRules("https://issuer.example", "portolan", 30.0), clock)
     return Authenticator(AccessCache(_NoTenants(), clock), tokens, clock)
 
@@ -102,7 +102,7 @@ AUTHENTICATOR: Final = _authenticator()
 
 @dataclass(frozen=True)
 class Target:
-    """A parser, and what it may raise."""
+    """A parser, and the errors that it can raise."""
 
     run: Callable[[bytes], object]
     raises: tuple[type[Exception], ...] = (MediatorError, HttpError)
@@ -126,12 +126,12 @@ def _parameters(raw: bytes) -> object:
 
 
 def _json_patch(raw: bytes) -> object:
-    return CODEC.decode_fields(parse_json_patch(parse_json(raw))(dict(PRESENT)))
+    return CODEC.decode_fields(parse_json_patch(parse_json(raw))(dict(CURRENT)))
 
 
 def _merge_patch(raw: bytes) -> object:
-    found = parse_merge_patch(ARTICLES, CODEC, parse_json(raw))
-    return found(dict(PRESENT)) if callable(found) else found
+    changes = parse_merge_patch(ARTICLES, CODEC, parse_json(raw))
+    return changes(dict(CURRENT)) if callable(changes) else changes
 
 
 def _cursor(raw: bytes) -> object:
@@ -139,7 +139,7 @@ def _cursor(raw: bytes) -> object:
 
 
 def _signed_cursor(raw: bytes) -> object:
-    """Seal a position ourselves: the types of its values may be others by now."""
+    """Parse a sealed position: the types of its values can have changed since."""
     try:
         title, hits = orjson.loads(raw)
     except (orjson.JSONDecodeError, TypeError, ValueError):
@@ -150,19 +150,19 @@ def _signed_cursor(raw: bytes) -> object:
 
 
 def _position(raw: bytes) -> object:
-    """Encode a position as clients carry it, so that its text is what is tried."""
+    """Parse a position in its transport encoding, so that the decoded text is fuzzed."""
     return parse_position(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), "news")
 
 
 def _lines(raw: bytes) -> object:
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         for start in range(0, len(raw), 7):
             yield raw[start : start + 7]
 
-    async def read() -> list[Any]:
-        return [line.text async for line in split_lines(pieces(), 64)]
+    async def read_lines() -> list[Any]:
+        return [line.text async for line in split_lines(chunks(), 64)]
 
-    for text in _run(read()):
+    for text in _run(read_lines()):
         if text is not None:
             CODEC.decode_object(_object(parse_json(text)))
     return None
@@ -173,12 +173,12 @@ def _object(body: Any) -> dict[str, Any]:
 
 
 def _run(coroutine: Any) -> Any:
-    """Run a coroutine that never waits."""
+    """Run a coroutine that never suspends."""
     try:
         coroutine.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("it waits")
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the coroutine suspended")
 
 
 def _authorization(raw: bytes) -> object:
@@ -293,10 +293,10 @@ SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     "standing queries": (_STANDING,),
     "tuple of a stream": (b'{"stream":"R","time_s":1.5,"values":{"a":null}}',),
 }
-"""Valid inputs, or nearly valid ones, to start from."""
+"""Valid or nearly valid initial inputs."""
 
 TOKENS: Final = tuple(
     b'{ } [ ] , : " \\ null true 1e999 -0 9223372036854775808 \xff \xed\xa0\x80 \\ud800 \0 /'
     b" ~1 % %00 %ff = & ; . - _ * W/ A== id eq and not class fields".split(b" ")
 )
-"""Tokens of their grammars."""
+"""Tokens of the parsers' grammars."""

@@ -17,11 +17,11 @@ pieces = st.one_of(st.sampled_from(TOKENS), st.binary(max_size=8))
 edits = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max_size=6)
 
 
-def edited(seed: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
-    """Replace some of the bytes at some offsets."""
-    for offset, cut, piece in changes:
-        at = offset % (len(seed) + 1)
-        seed = seed[:at] + piece + seed[at + cut :]
+def edit(seed: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    """Replace bytes at the given offsets."""
+    for offset, length, piece in changes:
+        start = offset % (len(seed) + 1)
+        seed = seed[:start] + piece + seed[start + length :]
     return seed
 
 
@@ -31,21 +31,23 @@ def test_every_parser_has_seeds() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_untrusted_input_is_parsed_or_refused(name: str) -> None:
-    """A quick look in every run; `tests/properties/parsers/parser_fuzzer.py` looks longer."""
+    """A short search in every run; `tests/properties/parsers/parser_fuzzer.py` searches longer."""
     target, seeds = TARGETS[name], SEEDS[name]
 
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.one_of(st.binary(max_size=80), st.builds(edited, st.sampled_from(seeds), edits)))
+    @given(st.one_of(st.binary(max_size=80), st.builds(edit, st.sampled_from(seeds), edits)))
     def law(raw: bytes) -> None:
         target(raw)
 
     law()
 
 
-@pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this machine")
+@pytest.mark.skipif(
+    find_spec("atheris") is None, reason="atheris is not available on this platform"
+)
 def test_a_coverage_guided_fuzzer_finds_nothing(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     fuzzer = [sys.executable, "-m", "tests.properties.parsers.parser_fuzzer", "everything"]
     options = ["-max_total_time=3", "-verbosity=0", "-max_len=512", f"-artifact_prefix={tmp_path}/"]
-    done = subprocess.run([*fuzzer, *options], cwd=root, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
+    process = subprocess.run([*fuzzer, *options], cwd=root, capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr.decode(errors="replace")[-4000:]

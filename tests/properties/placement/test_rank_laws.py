@@ -66,8 +66,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             }
             for name in draw(st.sampled_from([("x",), ("x", "y"), ("x", "y", "z")]))
         }
-        own = draw(st.sampled_from([[], [], [{"require": "atomic_updates"}]]))
-        classes[class_name] = {"fields": fields, "annotations": own}
+        class_annotations = draw(st.sampled_from([[], [], [{"require": "atomic_updates"}]]))
+        classes[class_name] = {"fields": fields, "annotations": class_annotations}
     return {
         "mode": draw(st.sampled_from(["mixed", "mixed", "entity"])),
         "annotations": draw(st.lists(continuous(), max_size=1)),
@@ -77,13 +77,13 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def systems(draw: st.DrawFn) -> tuple[Candidate, ...]:
-    known = st.fixed_dictionaries({Metric(m): levels.map(BASE[m].__mul__) for m in METRICS})
-    capable = st.frozensets(st.sampled_from([Capability(c) for c in CAPABILITIES]), min_size=1)
+    metrics = st.fixed_dictionaries({Metric(m): levels.map(BASE[m].__mul__) for m in METRICS})
+    capabilities = st.frozensets(st.sampled_from([Capability(c) for c in CAPABILITIES]), min_size=1)
     count = draw(st.integers(1, 4))
-    return tuple(Candidate(f"s{n}", draw(capable), draw(known)) for n in range(count))
+    return tuple(Candidate(f"s{n}", draw(capabilities), draw(metrics)) for n in range(count))
 
 
-def placed(document: dict[str, Any], candidates: tuple[Candidate, ...]) -> Decision:
+def decide_or_reject(document: dict[str, Any], candidates: tuple[Candidate, ...]) -> Decision:
     try:
         return decide(parse_schema("news", document), candidates)
     except Unplaceable:
@@ -91,12 +91,12 @@ def placed(document: dict[str, Any], candidates: tuple[Candidate, ...]) -> Decis
         raise
 
 
-def where(decision: Decision) -> dict[str, str]:
+def systems_of(decision: Decision) -> dict[str, str]:
     return {node: placement.system for node, placement in decision.placements.items()}
 
 
-def clear_cut(decision: Decision) -> bool:
-    """Whether every placement was voted on, and won by more than rounding."""
+def is_clear_cut(decision: Decision) -> bool:
+    """Whether every placement has scores, and was decided by more than rounding."""
     all_scores = [placement.choice.scores for placement in decision.placements.values()]
     if not all(all_scores):
         return False
@@ -108,56 +108,59 @@ def clear_cut(decision: Decision) -> bool:
 def test_scaling_all_weights_changes_nothing(
     document: dict[str, Any], candidates: tuple[Candidate, ...], factor: float
 ) -> None:
-    before = placed(document, candidates)
+    before = decide_or_reject(document, candidates)
 
-    def scaled(value: Any) -> Any:
+    def scale(value: Any) -> Any:
         if isinstance(value, list):
-            return [scaled(each) for each in value]
+            return [scale(item) for item in value]
         if isinstance(value, dict):
-            return {k: v * factor if k == "weight" else scaled(v) for k, v in value.items()}
+            return {k: v * factor if k == "weight" else scale(v) for k, v in value.items()}
         return value
 
-    after = placed(scaled(document), candidates)
+    after = decide_or_reject(scale(document), candidates)
     for one, two in zip(before.ranking.walk(), after.ranking.walk(), strict=True):
         assert two.scores == pytest.approx(dict(one.scores))
-    assume(clear_cut(before))
-    assert where(after) == where(before)
+    assume(is_clear_cut(before))
+    assert systems_of(after) == systems_of(before)
 
 
 @given(documents(), systems(), st.randoms(use_true_random=False))
 def test_permuting_the_systems_changes_nothing_but_ties(
     document: dict[str, Any], candidates: tuple[Candidate, ...], random: Any
 ) -> None:
-    before = placed(document, candidates)
-    after = placed(document, tuple(random.sample(candidates, len(candidates))))
+    before = decide_or_reject(document, candidates)
+    after = decide_or_reject(document, tuple(random.sample(candidates, len(candidates))))
     for one, two in zip(before.ranking.walk(), after.ranking.walk(), strict=True):
         assert two.scores == one.scores
-    if clear_cut(before):
-        assert where(after) == where(before)
+    if is_clear_cut(before):
+        assert systems_of(after) == systems_of(before)
         assert after.groups == before.groups
 
 
 @given(documents(), systems(), st.integers(0, 3), st.booleans())
 def test_adding_a_dominated_system_never_changes_a_placement(
-    document: dict[str, Any], candidates: tuple[Candidate, ...], which: int, less: bool
+    document: dict[str, Any],
+    candidates: tuple[Candidate, ...],
+    index: int,
+    without_capabilities: bool,
 ) -> None:
-    before = placed(document, candidates)
-    model = candidates[which % len(candidates)]
+    before = decide_or_reject(document, candidates)
+    model = candidates[index % len(candidates)]
     worse = {
         metric: value * 1.25 if metric.small_is_good else value / 1.25
         for metric, value in model.metrics.items()
     }
-    capabilities = frozenset() if less else model.capabilities
+    capabilities = frozenset() if without_capabilities else model.capabilities
     weak = Candidate("weak", capabilities, worse)
-    after = placed(document, (*candidates, weak))
-    assert where(after) == where(before)
+    after = decide_or_reject(document, (*candidates, weak))
+    assert systems_of(after) == systems_of(before)
 
 
 @given(documents(), systems())
 def test_every_placement_is_a_candidate_that_meets_the_requirements(
     document: dict[str, Any], candidates: tuple[Candidate, ...]
 ) -> None:
-    decision = placed(document, candidates)
+    decision = decide_or_reject(document, candidates)
     for node in decision.ranking.walk():
         system = decision.placements[node.node].system
         assert system in node.qualified
@@ -166,26 +169,26 @@ def test_every_placement_is_a_candidate_that_meets_the_requirements(
 
 
 @given(documents(), systems())
-def test_every_field_is_in_one_group_and_its_group_is_where_it_is(
+def test_every_field_is_in_one_group_and_on_the_system_of_its_group(
     document: dict[str, Any], candidates: tuple[Candidate, ...]
 ) -> None:
-    decision = placed(document, candidates)
+    decision = decide_or_reject(document, candidates)
     for class_name, class_ in document["classes"].items():
         groups = decision.groups[class_name]
-        assert sorted(f for placed_ in groups.values() for f in placed_.fields) == sorted(
+        assert sorted(f for group in groups.values() for f in group.fields) == sorted(
             class_["fields"]
         )
         assert next(iter(groups)) == "main"
-        for placed_ in groups.values():
-            for field in placed_.fields:
-                assert decision.placements[f"{class_name}.{field}"].system == placed_.system
+        for group in groups.values():
+            for field in group.fields:
+                assert decision.placements[f"{class_name}.{field}"].system == group.system
 
 
 @given(documents(), systems())
 def test_the_same_input_gives_the_same_decision(
     document: dict[str, Any], candidates: tuple[Candidate, ...]
 ) -> None:
-    assert placed(document, candidates) == placed(document, candidates)
+    assert decide_or_reject(document, candidates) == decide_or_reject(document, candidates)
 
 
 def with_metric(
@@ -199,36 +202,38 @@ def with_metric(
 
 @settings(max_examples=40, deadline=None)
 @given(documents(), systems(), st.data())
-def test_beyond_a_threshold_the_decision_flips_and_before_it_does_not(
+def test_a_decision_changes_exactly_beyond_its_thresholds(
     document: dict[str, Any], candidates: tuple[Candidate, ...], data: st.DataObject
 ) -> None:
-    before = placed(document, candidates)
+    before = decide_or_reject(document, candidates)
     node = data.draw(st.sampled_from(sorted(before.placements)))
     explanation = explain(before, node)
     assume(explanation["thresholds"])
     threshold = data.draw(st.sampled_from(explanation["thresholds"]))
     system, metric = threshold["system"], threshold["metric"]
 
-    def chosen(value: float) -> set[str]:
-        """Name the system chosen; where rounding alone decides, the one that it may be as well."""
-        after = explain(placed(document, with_metric(candidates, system, metric, value)), node)
-        return {after["system"], *_as_good(after)}
+    def winners(value: float) -> set[str]:
+        """Return the chosen system, and systems that only rounding separates from it."""
+        after = explain(
+            decide_or_reject(document, with_metric(candidates, system, metric, value)), node
+        )
+        return {after["system"], *_best_systems(after)}
 
     for side, outward in (("below", -1e-7), ("above", 1e-7)):
         value = threshold[side]
         if value is None:
             far = threshold["measured"] * data.draw(st.sampled_from([1e-6, 0.1, 0.7]))
             inverse = threshold["measured"] ** 2 / far
-            assert explanation["system"] in chosen(
+            assert explanation["system"] in winners(
                 far if side == "below" else _within(metric, inverse)
             )
             continue
         assume(abs(value - threshold["measured"]) > 1e-6 * threshold["measured"])
-        assert chosen(value * (1 + outward)) != {explanation["system"]}
-        assert explanation["system"] in chosen(value * (1 - outward))
+        assert winners(value * (1 + outward)) != {explanation["system"]}
+        assert explanation["system"] in winners(value * (1 - outward))
 
 
-def _as_good(explanation: dict[str, Any]) -> list[str]:
+def _best_systems(explanation: dict[str, Any]) -> list[str]:
     scores: dict[str, float] = explanation["scores"]
     best = max(scores.values(), default=0.0)
     return [name for name, score in scores.items() if math.isclose(score, best, rel_tol=1e-9)]
@@ -239,20 +244,20 @@ def _within(metric: str, value: float) -> float:
 
 
 @given(documents(), systems(), st.data())
-def test_a_required_system_is_obeyed_and_changes_no_other_choice(
+def test_a_required_system_is_used_and_changes_no_other_choice(
     document: dict[str, Any], candidates: tuple[Candidate, ...], data: st.DataObject
 ) -> None:
-    free = placed(document, candidates)
-    node = data.draw(st.sampled_from([name for name in free.placements if name != "*"]))
+    unconstrained = decide_or_reject(document, candidates)
+    node = data.draw(st.sampled_from([name for name in unconstrained.placements if name != "*"]))
     system = data.draw(st.sampled_from([candidate.name for candidate in candidates]))
     class_name, _, field = node.partition(".")
     class_ = document["classes"][class_name]
     (class_["fields"][field] if field else class_)["system"] = system
-    decision = placed(document, candidates)
-    assert decision.ranking == free.ranking
+    decision = decide_or_reject(document, candidates)
+    assert decision.ranking == unconstrained.ranking
     assert decision.placements[node].system == system
     for name, placement in decision.placements.items():
         required = placement.choice.required
-        expected = required.system if required else free.placements[name].system
+        expected = required.system if required else unconstrained.placements[name].system
         assert placement.system == expected
         assert explain(decision, name)["why"].endswith(".")

@@ -1,4 +1,4 @@
-"""What a query, and matching a write against queries, may cost; counted, never timed."""
+"""Cost bounds of queries, and of matching writes against queries; counted, never timed."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def test_hostile_patterns_match_literally() -> None:
 @pytest.mark.parametrize("value", [1, True, 1.0, "1", None, [1], {"k": 1}, 0.5, [True]])
 def test_in_matches_equal_values_only(value: Any) -> None:
     values = (1, "x", None, [1.0], {"k": True})
-    expected = any(same_value(value, one) for one in values)
+    expected = any(same_value(value, candidate) for candidate in values)
     assert holds(In(("x",), values), lookup_of("id", {"x": value})) is expected
     assert not holds(In(("y",), values), lookup_of("id", {"x": value}))
 
 
-def _named(name: str) -> Lookup:
+def _lookup(name: str) -> Lookup:
     return lookup_of("id", {"name": name})
 
 
 async def _ticks_during(filter_: Filter, names: list[str]) -> tuple[int, list[str]]:
-    """Filter objects; return how many rounds the event loop ran meanwhile, and what was found."""
+    """Filter objects; return the loop iterations meanwhile, and the matches."""
     ticks = 0
 
     async def tick() -> None:
@@ -90,22 +90,22 @@ async def _ticks_during(filter_: Filter, names: list[str]) -> tuple[int, list[st
             ticks += 1
             await asyncio.sleep(0)
 
-    other = asyncio.create_task(tick())
-    found = await FilterEvaluator(filter_, Budget(Limits(), Ticking())).select(names, _named)
-    other.cancel()
-    return ticks, found
+    ticker = asyncio.create_task(tick())
+    matches = await FilterEvaluator(filter_, Budget(Limits(), Ticking())).select(names, _lookup)
+    ticker.cancel()
+    return ticks, matches
 
 
 async def test_the_event_loop_runs_while_objects_are_filtered() -> None:
     names = ["ab", "b"] * 500
-    ticks, found = await _ticks_during(Like(("name",), "a%"), names)
-    assert found == ["ab"] * 500
-    # Each object takes two readings of the clock, a slice takes two.
+    ticks, matches = await _ticks_during(Like(("name",), "a%"), names)
+    assert matches == ["ab"] * 500
+    # Each object takes two readings of the clock, and so does a slice.
     assert ticks >= len(names) / 2
 
 
 async def test_a_long_text_is_searched_in_a_thread() -> None:
-    here, threads = threading.get_ident(), []
+    loop_thread, threads = threading.get_ident(), []
 
     def lookup(name: str) -> Lookup:
         def at(_: tuple[str, ...]) -> str:
@@ -116,16 +116,16 @@ async def test_a_long_text_is_searched_in_a_thread() -> None:
 
     for filter_ in (Like(("name",), "%b"), Not(Contains(("name",), "c"))):
         evaluator = FilterEvaluator(filter_, Budget(Limits(), Ticking()))
-        for name, elsewhere in (("ab", False), ("a" * LONG + "b", True)):
+        for name, in_thread in (("ab", False), ("a" * LONG + "b", True)):
             assert await evaluator.select([name], lookup) == [name]
-            assert (threads[-1] != here) is elsewhere
+            assert (threads[-1] != loop_thread) is in_thread
 
 
 async def test_the_time_limit_of_a_query_is_checked_at_each_object() -> None:
     clock = Ticking()
     budget = Budget(Limits(seconds=0.1), clock)
     with pytest.raises(TooCostly):
-        await FilterEvaluator(Like(("name",), "a%"), budget).select(["ab"] * 1_000, _named)
+        await FilterEvaluator(Like(("name",), "a%"), budget).select(["ab"] * 1_000, _lookup)
     assert clock.readings < 150
 
 
@@ -152,17 +152,17 @@ def test_beyond_the_match_budget_of_a_write_all_results_count_as_changed() -> No
     assert index.changed([short], MatchBudget(0)) == {str(n) for n in range(90)}
 
 
-def test_the_work_of_a_write_counts_all_of_its_objects() -> None:
+def test_the_match_cost_of_a_write_counts_all_of_its_objects() -> None:
     index = _index([Compare(Comparison.EQ, ("year",), 2)])
     effect = Effect(_image("a", 2), _image("a", 3))
     assert index.changed([effect] * (MAX_MATCH_COST // 4)) == {"0"}
-    nothing = Effect(_image("a", 2), _image("a", 2), frozenset({"name"}))
-    quiet = _index([Not(Compare(Comparison.EQ, ("year",), 2))])
-    assert quiet.changed([nothing] * 10) == set()
-    assert quiet.changed([nothing] * MAX_MATCH_COST) == {"0"}
+    unchanged = Effect(_image("a", 2), _image("a", 2), frozenset({"name"}))
+    negated = _index([Not(Compare(Comparison.EQ, ("year",), 2))])
+    assert negated.changed([unchanged] * 10) == set()
+    assert negated.changed([unchanged] * MAX_MATCH_COST) == {"0"}
 
 
-def test_an_object_whose_deciding_values_stay_is_tested_once() -> None:
+def test_an_object_whose_filtered_values_stay_is_tested_once() -> None:
     tested: list[Image] = []
     query = RegisteredQuery(Query("d", "c", filter=Like(("name",), "%x%")))
 
@@ -175,8 +175,8 @@ def test_an_object_whose_deciding_values_stay_is_tested_once() -> None:
     assert len(tested) == 1
     assert not query.changes(Effect(_image("a"), _image("b")))
     assert len(tested) == 3
-    partly = Image("a", frozenset({"year"}), {"year": 1})
-    assert not query.changes(Effect(partly, partly))
+    partial_image = Image("a", frozenset({"year"}), {"year": 1})
+    assert not query.changes(Effect(partial_image, partial_image))
     assert len(tested) == 5
 
 

@@ -1,4 +1,4 @@
-"""A property of joins: what a system does of them changes no answer."""
+"""A property of joins: pushing them down to a system changes no result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.process.service import scratch_systems, unique
 
 DATABASE, PAGE = "joins", 7
 NEAR, AWAY, EXPIRING, OUTER = "near", "away", "expiring", "outer"
-"""Classes: three alike, one on the outer class's system, one on another, one with a TTL."""
+"""Three similar classes: on the outer class's system, on another one, with a TTL; and the outer."""
 
 ROWS = drawn_records()
 GONE = "gone"
@@ -56,7 +56,7 @@ NEARBY = JOINS[:4]
 
 
 def outer_rows() -> dict[str, Values]:
-    """Objects that refer to others round robin, to none, to null, and to missing objects."""
+    """Return objects whose references are round robin: existing, missing, null and absent."""
     targets = [*ROWS, "nobody", GONE, None, MISSING]
     rows: dict[str, Values] = {}
     for number, target in enumerate(targets):
@@ -80,7 +80,7 @@ def route_of(name: str, fields: dict[str, Field], system: str, ttl_s: float | No
 async def data(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[Executor]:
-    """Executes queries on classes of which all but one are in PostgreSQL."""
+    """Executes queries on classes in PostgreSQL; one class is in Redis."""
     clock, systems = SystemClock(), Systems()
     calls, unused = StoreCalls(systems, NullGuard(), clock), None
     executor = Executor(calls, unused, unused, Limits(), clock, lambda _: None)  # type: ignore[arg-type]
@@ -105,24 +105,24 @@ async def data(
         yield executor
 
 
-def joined_to(id_: str, joins: tuple[Join, ...]) -> dict[str, str | None]:
-    """Return the ids of what is joined to an object, by alias."""
-    found: dict[str, str | None] = {}
+def joined_ids(id_: str, joins: tuple[Join, ...]) -> dict[str, str | None]:
+    """Return the ids of the objects joined to an object, by alias."""
+    ids: dict[str, str | None] = {}
     for join in joins:
         *outer, reference = join.reference
-        source = found[outer[0]] if outer else id_
+        source = ids[outer[0]] if outer else id_
         target: Any = None if source is None else OUTERS[source].get(reference)
-        found[join.alias] = target if target in TABLES[join.class_name] else None
-    return found
+        ids[join.alias] = target if target in TABLES[join.class_name] else None
+    return ids
 
 
 def lookup_in(id_: str, joins: tuple[Join, ...]) -> Lookup:
-    own, targets = lookup_of(id_, OUTERS[id_]), joined_to(id_, joins)
+    own_lookup, targets = lookup_of(id_, OUTERS[id_]), joined_ids(id_, joins)
     classes = {join.alias: join.class_name for join in joins}
 
     def lookup(path: Path) -> Any:
         if path[0] not in classes:
-            return own(path)
+            return own_lookup(path)
         target = targets[path[0]]
         if target is None:
             return MISSING
@@ -131,27 +131,29 @@ def lookup_in(id_: str, joins: tuple[Join, ...]) -> Lookup:
     return lookup
 
 
-def shown(id_: str, joins: tuple[Join, ...]) -> dict[str, Any]:
-    """Return an object as it is answered, with what is joined."""
+def expected_document(id_: str, joins: tuple[Join, ...]) -> dict[str, Any]:
+    """Return an object with its joined objects, as in a response."""
     document: dict[str, Any] = {"id": id_, **OUTERS[id_]}
     for join in joins:
-        target = joined_to(id_, joins)[join.alias]
+        target = joined_ids(id_, joins)[join.alias]
         if target is None:
             document[join.alias] = None
             continue
         values = TABLES[join.class_name][target]
-        kept = {n: v for n, v in values.items() if join.fields is None or n in join.fields}
-        document[join.alias] = {"id": target, **kept}
+        projection = {n: v for n, v in values.items() if join.fields is None or n in join.fields}
+        document[join.alias] = {"id": target, **projection}
     return document
 
 
-def under(filter_: Filter, alias: str) -> Filter:
-    """Return a filter on a joined object."""
+def on_alias(filter_: Filter, alias: str) -> Filter:
+    """Return a filter applied to a joined object."""
     match filter_:
         case And(operands) | Or(operands):
-            return replace(filter_, operands=tuple(under(operand, alias) for operand in operands))
+            return replace(
+                filter_, operands=tuple(on_alias(operand, alias) for operand in operands)
+            )
         case Not(operand):
-            return Not(under(operand, alias))
+            return Not(on_alias(operand, alias))
     return replace(filter_, path=(alias, *filter_.path))
 
 
@@ -162,22 +164,22 @@ OWN: st.SearchStrategy[Filter] = st.one_of(
 
 
 @st.composite
-def on_joined(draw: st.DrawFn, of_outer: list[str], of_others: list[str]) -> Filter:
-    """Draw a filter on one joined object; those of the outer class support fewer conditions."""
+def joined_filters(draw: st.DrawFn, outer_aliases: list[str], other_aliases: list[str]) -> Filter:
+    """Draw a filter on one joined object; the outer class supports fewer conditions."""
     if draw(st.integers(0, 2)) == 0:
-        return under(draw(OWN), draw(st.sampled_from(of_outer)))
-    return under(draw(FILTERS), draw(st.sampled_from(of_others)))
+        return on_alias(draw(OWN), draw(st.sampled_from(outer_aliases)))
+    return on_alias(draw(FILTERS), draw(st.sampled_from(other_aliases)))
 
 
 def conditions(joins: tuple[Join, ...]) -> st.SearchStrategy[Filter]:
-    """Draw filters on objects and on what is joined to them."""
-    of_outer = [join.alias for join in joins if join.class_name == OUTER]
-    of_others = [join.alias for join in joins if join.class_name != OUTER]
+    """Draw filters on objects and their joined objects."""
+    outer_aliases = [join.alias for join in joins if join.class_name == OUTER]
+    other_aliases = [join.alias for join in joins if join.class_name != OUTER]
     leaves = st.one_of(
         OWN,
-        on_joined(of_outer, of_others),
+        joined_filters(outer_aliases, other_aliases),
     )
-    some = st.recursive(
+    condition = st.recursive(
         leaves,
         lambda operands: st.one_of(
             st.lists(operands, min_size=1, max_size=3).map(lambda ps: Or(tuple(ps))),
@@ -185,46 +187,46 @@ def conditions(joins: tuple[Join, ...]) -> st.SearchStrategy[Filter]:
         ),
         max_leaves=3,
     )
-    return st.lists(some, min_size=1, max_size=3).map(lambda operands: And(tuple(operands)))
+    return st.lists(condition, min_size=1, max_size=3).map(lambda operands: And(tuple(operands)))
 
 
-def documents_of(answer: Any, joins: tuple[Join, ...]) -> Iterator[dict[str, Any]]:
-    """Return what was answered, in whichever form."""
-    if answer.documents is not None:
-        yield from answer.documents
+def documents_of(result: Any, joins: tuple[Join, ...]) -> Iterator[dict[str, Any]]:
+    """Return the documents of a result in either form."""
+    if result.documents is not None:
+        yield from result.documents
         return
     fields = {join.alias: join.fields for join in joins}
-    for item in answer.items:
+    for item in result.items:
         document = {"id": item.outcome.id, **item.outcome.values}
         for alias, outcome in item.joined.items():
-            document[alias] = None if outcome is None else narrowed(outcome, fields[alias])
+            document[alias] = None if outcome is None else project(outcome, fields[alias])
         yield document
 
 
-def narrowed(outcome: Outcome, fields: tuple[str, ...] | None) -> dict[str, Any]:
+def project(outcome: Outcome, fields: tuple[str, ...] | None) -> dict[str, Any]:
     values = outcome.values or {}
-    kept = {n: v for n, v in values.items() if fields is None or n in fields}
-    return {"id": outcome.id, **kept}
+    projection = {n: v for n, v in values.items() if fields is None or n in fields}
+    return {"id": outcome.id, **projection}
 
 
-async def found(data: Executor, query: Query) -> list[dict[str, Any]]:
-    """Return what all pages of a query show."""
+async def query_all(data: Executor, query: Query) -> list[dict[str, Any]]:
+    """Return the documents of all pages of a query."""
     items: list[dict[str, Any]] = []
     while True:
-        answer = await data.query(query)
-        page = list(documents_of(answer, query.joins))
+        result = await data.query(query)
+        page = list(documents_of(result, query.joins))
         items += page
-        if answer.next is None:
+        if result.next is None:
             return items
         assert len(page) == query.limit
-        query = replace(query, after=answer.next)
+        query = replace(query, after=result.next)
 
 
 ORDERS: dict[tuple[OrderBy, ...], Any] = {
     (): lambda id_: id_,
     (OrderBy(("n",)),): lambda id_: (OUTERS[id_].get("n", -1), id_),
 }
-DRAWN = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+DRAWN_SETTINGS = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 MATCHES = Like(("a", "s"), "%a%")
 
 
@@ -232,7 +234,7 @@ EVERY_ORDER = pytest.mark.parametrize("order", ORDERS, ids=["by id", "by n"])
 
 
 @EVERY_ORDER
-@DRAWN
+@DRAWN_SETTINGS
 @given(filter_=conditions(NEARBY), as_documents=st.booleans())
 async def test_conditions_on_objects_of_one_system_filter_like_the_oracle(
     data: Executor, order: tuple[OrderBy, ...], filter_: Filter, as_documents: bool
@@ -241,7 +243,7 @@ async def test_conditions_on_objects_of_one_system_filter_like_the_oracle(
 
 
 @EVERY_ORDER
-@DRAWN
+@DRAWN_SETTINGS
 @given(filter_=conditions(JOINS), as_documents=st.booleans())
 async def test_conditions_on_objects_elsewhere_filter_like_the_oracle(
     data: Executor, order: tuple[OrderBy, ...], filter_: Filter, as_documents: bool
@@ -272,8 +274,8 @@ async def check(
     *,
     as_documents: bool,
 ) -> None:
-    """Compare a query with the same in plain Python."""
+    """Compare a query with its evaluation in plain Python."""
     members: dict[str, Any] = {"joins": joins, "order": order, "as_documents": as_documents}
     query = Query(DATABASE, OUTER, filter_, limit=PAGE, allow_scan=True, **members)
     ids = sorted((i for i in OUTERS if holds(filter_, lookup_in(i, joins))), key=ORDERS[order])
-    assert await found(data, query) == [shown(id_, joins) for id_ in ids]
+    assert await query_all(data, query) == [expected_document(id_, joins) for id_ in ids]

@@ -1,4 +1,4 @@
-"""Laws of the query language: patterns, filters, orders, aggregates, and their reading."""
+"""Laws of the query language: patterns, filters, orders, aggregates, and their parsing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SCHEMA = parse_schema(
     },
 )
 
-ANYTHING = (
+ANY_VALUES = (
     st.none()
     | st.booleans()
     | st.integers(-3, 3)
@@ -57,12 +57,12 @@ ANYTHING = (
     | st.text("ab%é\U0001f600", max_size=2)
     | st.lists(st.integers(0, 1), max_size=1)
 )
-OBJECTS: st.SearchStrategy[Values] = st.dictionaries(st.sampled_from("xyz"), ANYTHING)
+OBJECTS: st.SearchStrategy[Values] = st.dictionaries(st.sampled_from("xyz"), ANY_VALUES)
 PATHS = st.sampled_from([("x",), ("y",), ("z",), ("x", "k")])
 LEAVES: st.SearchStrategy[Filter] = (
-    st.builds(Compare, st.sampled_from(Comparison), PATHS, ANYTHING)
-    | st.builds(Between, PATHS, ANYTHING, ANYTHING)
-    | st.builds(In, PATHS, st.lists(ANYTHING, max_size=3).map(tuple))
+    st.builds(Compare, st.sampled_from(Comparison), PATHS, ANY_VALUES)
+    | st.builds(Between, PATHS, ANY_VALUES, ANY_VALUES)
+    | st.builds(In, PATHS, st.lists(ANY_VALUES, max_size=3).map(tuple))
 )
 FILTERS: st.SearchStrategy[Filter] = st.recursive(
     LEAVES,
@@ -83,7 +83,7 @@ def _as_regex(pattern: str) -> str:
 
 
 @given(st.text("ab%_\n.", max_size=8), st.text("ab\n.", max_size=10))
-def test_a_pattern_matches_what_its_regular_expression_matches(pattern: str, text: str) -> None:
+def test_a_pattern_matches_like_its_regular_expression(pattern: str, text: str) -> None:
     expected = re.fullmatch(_as_regex(pattern), text, re.DOTALL)
     assert matcher(pattern)(text) is (expected is not None)
 
@@ -103,17 +103,17 @@ def test_logic_is_two_valued(one: Filter, other: Filter, values: Values) -> None
     assert holds(Not(Or((one, other))), lookup) is holds(both, lookup)
 
 
-@given(PATHS, ANYTHING, OBJECTS)
+@given(PATHS, ANY_VALUES, OBJECTS)
 def test_comparisons_of_one_value_agree(
     path: tuple[str, ...], constant: Any, values: Values
 ) -> None:
     lookup = lookup_of("id", values)
-    is_ = {c: holds(Compare(c, path, constant), lookup) for c in Comparison}
-    assert is_[Comparison.EQ] is not is_[Comparison.NE]
-    assert not (is_[Comparison.LT] and is_[Comparison.GE])
-    assert is_[Comparison.EQ] is holds(In(path, (constant,)), lookup)
-    if is_[Comparison.LE] and is_[Comparison.GE]:
-        assert is_[Comparison.EQ]
+    results = {c: holds(Compare(c, path, constant), lookup) for c in Comparison}
+    assert results[Comparison.EQ] is not results[Comparison.NE]
+    assert not (results[Comparison.LT] and results[Comparison.GE])
+    assert results[Comparison.EQ] is holds(In(path, (constant,)), lookup)
+    if results[Comparison.LE] and results[Comparison.GE]:
+        assert results[Comparison.EQ]
 
 
 @given(ORDERS, st.lists(OBJECTS, max_size=8), st.integers(1, 4))
@@ -121,21 +121,21 @@ def test_pages_of_an_order_make_up_the_order(
     order: tuple[OrderBy, ...], objects: list[Values], size: int
 ) -> None:
     key = sort_key(order)
-    things = [(f"id{n}", lookup_of(f"id{n}", values)) for n, values in enumerate(objects)]
-    whole = [id_ for id_, _ in sorted(things, key=lambda thing: key(thing[1], thing[0]))]
-    paged: list[str] = []
-    follows = None
+    lookups = [(f"id{n}", lookup_of(f"id{n}", values)) for n, values in enumerate(objects)]
+    expected = [id_ for id_, _ in sorted(lookups, key=lambda pair: key(pair[1], pair[0]))]
+    ids: list[str] = []
+    is_beyond = None
     while True:
         top = Top[tuple[str, Any]](size)
-        for id_, lookup in things:
-            if follows is None or follows(lookup, id_):
+        for id_, lookup in lookups:
+            if is_beyond is None or is_beyond(lookup, id_):
                 top.add(key(lookup, id_), (id_, lookup))
         page = top.items()
         if not page:
             break
-        paged += [id_ for id_, _ in page]
-        follows = beyond(order, position_of(order, page[-1][1], page[-1][0]))
-    assert paged == whole
+        ids += [id_ for id_, _ in page]
+        is_beyond = beyond(order, position_of(order, page[-1][1], page[-1][0]))
+    assert ids == expected
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=20))
@@ -145,19 +145,19 @@ def test_integers_are_added_exactly(numbers: list[int | None]) -> None:
     for number in numbers:
         groups.add(lookup_of("id", {"x": number}))
     [row] = groups.rows()
-    there = [number for number in numbers if number is not None]
-    mean = float(Fraction(sum(there), len(there))) if there else None
+    present = [number for number in numbers if number is not None]
+    mean = float(Fraction(sum(present), len(present))) if present else None
     assert row.computed == {
-        "count": len(there),
-        "sum": sum(there) if there else None,
+        "count": len(present),
+        "sum": sum(present) if present else None,
         "avg": mean,
-        "min": min(there, default=None),
-        "max": max(there, default=None),
+        "min": min(present, default=None),
+        "max": max(present, default=None),
     }
 
 
 @given(st.lists(st.floats(-1e300, 1e300) | st.integers(-9, 9), min_size=1, max_size=3000))
-def test_floats_are_added_as_they_are_written(numbers: list[float]) -> None:
+def test_floats_are_added_by_their_decimal_digits(numbers: list[float]) -> None:
     compute = {f.value: Computation(f, ("x",)) for f in (Function.SUM, Function.AVG)}
     groups = Groups(Aggregate((), compute), 1)
     for number in numbers:
@@ -174,43 +174,43 @@ def test_floats_are_added_as_they_are_written(numbers: list[float]) -> None:
 @example(2.0**60)
 @example(sys.float_info.max)
 @example(5e-324)
-def test_the_decimal_of_a_float_is_the_shortest_that_is_nearest_to_no_other(value: float) -> None:
+def test_the_decimal_of_a_float_is_its_shortest_unique_representation(value: float) -> None:
     number = decimal_of(value)
     assert float(number) == value
     exact, nearest = Fraction(value), Fraction(number)
     for side in (-math.inf, math.inf):
-        following = math.nextafter(value, side)
-        if math.isfinite(following):
-            assert abs(nearest - exact) < abs(nearest - Fraction(following))
+        neighbour = math.nextafter(value, side)
+        if math.isfinite(neighbour):
+            assert abs(nearest - exact) < abs(nearest - Fraction(neighbour))
     digits = len(number.normalize().as_tuple().digits)
     for fewer in range(1, digits):
         shorter = Fraction(f"{value:.{fewer - 1}e}")
-        following = math.nextafter(value, math.inf if shorter > exact else -math.inf)
-        assert math.isinf(following) or abs(shorter - exact) >= abs(shorter - Fraction(following))
+        neighbour = math.nextafter(value, math.inf if shorter > exact else -math.inf)
+        assert math.isinf(neighbour) or abs(shorter - exact) >= abs(shorter - Fraction(neighbour))
 
 
-def test_floats_are_added_as_people_add_them() -> None:
-    def computed(function: Function, *numbers: float) -> Any:
+def test_floats_are_added_in_decimal() -> None:
+    def compute(function: Function, *numbers: float) -> Any:
         groups = Groups(Aggregate((), {"r": Computation(function, ("x",))}), 1)
         for number in numbers:
             groups.add(lookup_of("id", {"x": number}))
         return next(groups.rows()).computed["r"]
 
-    assert computed(Function.SUM, 0.1, 0.2) == 0.3
-    assert computed(Function.SUM, 0.1, 0.2, -0.3) == 0.0
-    assert computed(Function.AVG, 0.1, 0.2) == 0.15
-    assert computed(Function.AVG, 1.7e308, 1.7e308) == 1.7e308
+    assert compute(Function.SUM, 0.1, 0.2) == 0.3
+    assert compute(Function.SUM, 0.1, 0.2, -0.3) == 0.0
+    assert compute(Function.AVG, 0.1, 0.2) == 0.15
+    assert compute(Function.AVG, 1.7e308, 1.7e308) == 1.7e308
 
 
-def test_decimals_as_far_apart_as_they_may_be_have_an_average_but_no_sum() -> None:
-    widest = ["9" * 34 + "E+6111", "9" * 34 + "E-6176"]
+def test_decimals_at_the_extremes_have_an_average_but_no_sum() -> None:
+    extremes = ["9" * 34 + "E+6111", "9" * 34 + "E-6176"]
     groups = {
         function: Groups(Aggregate((), {"r": Computation(function, ("x",))}), 1)
         for function in (Function.SUM, Function.AVG)
     }
-    for number in widest:
-        for each in groups.values():
-            each.add(lookup_of("id", {"x": Decimal(number)}))
+    for number in extremes:
+        for group in groups.values():
+            group.add(lookup_of("id", {"x": Decimal(number)}))
     with pytest.raises(Invalid, match="34 digits"):
         next(groups[Function.SUM].rows())
     assert next(groups[Function.AVG].rows()).computed == {"r": Decimal("5E+6144")}

@@ -1,4 +1,4 @@
-"""A property of placements: a query has one answer, however the fields are dealt out to systems."""
+"""A property of placements: a query's result does not depend on the systems of the fields."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ ROWS = drawn_records()
 def route_of(systems: tuple[str, ...]) -> ClassRoute:
     """Distribute the fields over the systems round robin."""
     name = "_".join(systems)
-    held: dict[str, dict[str, Field]] = {system: {} for system in systems}
+    fields_by_system: dict[str, dict[str, Field]] = {system: {} for system in systems}
     for number, field in enumerate(FIELDS.values()):
-        held[systems[number % len(systems)]][field.name] = field
+        fields_by_system[systems[number % len(systems)]][field.name] = field
     fragments = tuple(
         Fragment(system, DATABASE, name, fields, {"main" if not number else system: tuple(fields)})
-        for number, (system, fields) in enumerate(held.items())
+        for number, (system, fields) in enumerate(fields_by_system.items())
     )
     return ClassRoute(ClassSchema(name, FIELDS), 1, fragments)
 
@@ -64,7 +64,7 @@ def route_of(systems: tuple[str, ...]) -> ClassRoute:
 async def data(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[Executor]:
-    """Executes queries on a class for each placement, with the same records in all of them."""
+    """Executes queries on a class for each placement; all have the same records."""
     clock, systems, configs = SystemClock(), Systems(), (redis_config, postgresql_config)
     calls = StoreCalls(systems, NullGuard(), clock)
     unused: Any = None
@@ -91,7 +91,7 @@ def rank(value: Any) -> Any:
 
 
 def before(order: Sequence[OrderBy]) -> Callable[[str, str], int]:
-    """Compare two records in an order; their ids in the direction of the last level."""
+    """Return a comparison of records in an order; ids have the direction of the last level."""
 
     def compare(one: str, other: str) -> int:
         down = False
@@ -105,30 +105,30 @@ def before(order: Sequence[OrderBy]) -> Callable[[str, str], int]:
     return compare
 
 
-def found(query: Query) -> list[str]:
-    """Return the ids that a query has to find, in order."""
+def expected_ids(query: Query) -> list[str]:
+    """Return the expected ids of a query's objects, in order."""
     ids = [i for i, v in ROWS.items() if not query.filter or holds(query.filter, lookup_of(i, v))]
     return sorted(ids, key=cmp_to_key(before(query.order)))
 
 
-def shown(id_: str, fields: tuple[str, ...] | None) -> tuple[str, Values]:
+def project(id_: str, fields: tuple[str, ...] | None) -> tuple[str, Values]:
     return id_, {n: v for n, v in ROWS[id_].items() if fields is None or n in fields}
 
 
 async def pages(data: Executor, query: Query) -> AsyncIterator[tuple[str, Values]]:
-    """Read a query page by page; what a projection does not name is left out by HTTP."""
+    """Read a query page by page; HTTP leaves out fields that the projection does not name."""
     while True:
-        answer = await data.query(query)
-        for item in answer.items:
+        result = await data.query(query)
+        for item in result.items:
             values = item.outcome.values or {}
             fields = query.fields
             assert not item.outcome.partial
-            kept = {n: v for n, v in values.items() if fields is None or n in fields}
-            yield item.outcome.id, kept
-        if answer.next is None:
+            projection = {n: v for n, v in values.items() if fields is None or n in fields}
+            yield item.outcome.id, projection
+        if result.next is None:
             return
-        assert len(answer.items) == query.limit
-        query = replace(query, after=answer.next)
+        assert len(result.items) == query.limit
+        query = replace(query, after=result.next)
 
 
 LEVELS = st.builds(OrderBy, st.sampled_from([*((name,) for name in NAMES), ("id",)]), st.booleans())
@@ -136,12 +136,12 @@ ORDERS = st.lists(LEVELS, max_size=3, unique_by=lambda level: level.path).map(tu
 PROJECTIONS = st.none() | st.lists(st.sampled_from(sorted(FIELDS)), max_size=3, unique=True).map(
     lambda names: tuple(sorted(names))
 )
-MAYBE: st.SearchStrategy[Filter | None] = st.none() | FILTERS
-SPREAD: st.SearchStrategy[Filter] = st.lists(FILTERS, min_size=2, max_size=3).map(
+OPTIONAL_FILTERS: st.SearchStrategy[Filter | None] = st.none() | FILTERS
+CONJUNCTIONS: st.SearchStrategy[Filter] = st.lists(FILTERS, min_size=2, max_size=3).map(
     lambda operands: And(tuple(operands))
 )
 EVERYWHERE = pytest.mark.parametrize("systems", PLACEMENTS, ids="+".join)
-DRAWN = settings(max_examples=25, suppress_health_check=list(HealthCheck))
+DRAWN_SETTINGS = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 def query_of(systems: tuple[str, ...], **members: Any) -> Query:
@@ -149,8 +149,8 @@ def query_of(systems: tuple[str, ...], **members: Any) -> Query:
 
 
 @EVERYWHERE
-@DRAWN
-@given(filter_=MAYBE | SPREAD, order=ORDERS, fields=PROJECTIONS)
+@DRAWN_SETTINGS
+@given(filter_=OPTIONAL_FILTERS | CONJUNCTIONS, order=ORDERS, fields=PROJECTIONS)
 @example(filter_=Not(Exists(("k",))), order=(OrderBy(("n",), descending=True),), fields=("f",))
 @example(filter_=None, order=(OrderBy(("k",), descending=True), OrderBy(("s",))), fields=None)
 @example(filter_=None, order=(), fields=("docs",))
@@ -163,17 +163,17 @@ async def test_objects_are_found_in_order(
     fields: tuple[str, ...] | None,
 ) -> None:
     query = query_of(systems, filter=filter_, order=order, fields=fields, limit=PAGE)
-    expected = [shown(id_, fields) for id_ in found(query)]
+    expected = [project(id_, fields) for id_ in expected_ids(query)]
     assert [item async for item in pages(data, query)] == expected
 
 
 @EVERYWHERE
-@DRAWN
-@given(filter_=MAYBE | SPREAD, order=ORDERS)
+@DRAWN_SETTINGS
+@given(filter_=OPTIONAL_FILTERS | CONJUNCTIONS, order=ORDERS)
 @example(filter_=None, order=())
 @example(filter_=In(ID, (*list(ROWS)[:20], "nobody")), order=())
 @example(filter_=Compare(Comparison.GE, ("k",), 1), order=(OrderBy(("s",)),))
-async def test_the_total_is_how_many_objects_all_pages_show(
+async def test_the_total_is_the_number_of_objects_on_all_pages(
     data: Executor, systems: tuple[str, ...], filter_: Filter | None, order: tuple[OrderBy, ...]
 ) -> None:
     query = query_of(systems, filter=filter_, order=order, fields=(), limit=PAGE)
@@ -191,7 +191,7 @@ async def test_the_total_is_how_many_objects_all_pages_show(
         assert total.objects > len(first.items)
 
 
-COMPUTED = st.one_of(
+COMPUTATIONS = st.one_of(
     st.just(Computation(Function.COUNT)),
     st.builds(
         lambda function, name: Computation(function, (name,)),
@@ -206,8 +206,8 @@ COMPUTED = st.one_of(
 )
 
 
-def computed(computation: Computation, rows: Sequence[Values]) -> Any:
-    """Compute something over a group, in plain Python."""
+def evaluate(computation: Computation, rows: Sequence[Values]) -> Any:
+    """Evaluate a computation over a group in plain Python."""
     if computation.path is None:
         return len(rows)
     name = computation.path[0]
@@ -247,31 +247,31 @@ def is_summable(computation: Computation) -> bool:
     return computation.path[0] not in ("f", "d")
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Whether two results are equal, floats at a relative difference of 1e-9."""
+def are_alike(one: Any, other: Any) -> bool:
+    """Whether two results are equal; floats within a relative difference of 1e-9."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-9)
     return type(one) is type(other) and bool(one == other)
 
 
 def groups(query: Query) -> Iterator[tuple[Any, list[Values]]]:
-    """Return the groups of what a query finds, in the order of their common values."""
+    """Return the groups of a query's objects, in the order of their common values."""
     assert query.aggregate is not None
     rows: defaultdict[Any, list[Values]] = defaultdict(list)
     if not query.aggregate.group:
         rows[()] = []
-    for id_ in found(query):
+    for id_ in expected_ids(query):
         lookup = lookup_of(id_, ROWS[id_])
         rows[tuple(rank(lookup(path)) for path in query.aggregate.group)].append(ROWS[id_])
     yield from sorted(rows.items(), key=lambda pair: pair[0])
 
 
 @EVERYWHERE
-@DRAWN
+@DRAWN_SETTINGS
 @given(
-    filter_=MAYBE,
+    filter_=OPTIONAL_FILTERS,
     group=st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
-    compute=st.lists(COMPUTED.filter(is_summable), min_size=1, max_size=3),
+    compute=st.lists(COMPUTATIONS.filter(is_summable), min_size=1, max_size=3),
 )
 async def test_groups_are_computed(
     data: Executor,
@@ -280,15 +280,15 @@ async def test_groups_are_computed(
     group: list[str],
     compute: list[Computation],
 ) -> None:
-    named = {f"c{number}": computation for number, computation in enumerate(compute)}
-    aggregate = Aggregate(tuple((name,) for name in group), named)
+    computations = {f"c{number}": computation for number, computation in enumerate(compute)}
+    aggregate = Aggregate(tuple((name,) for name in group), computations)
     query = query_of(systems, filter=filter_, aggregate=aggregate, limit=1_000)
-    answer = await data.query(query)
+    result = await data.query(query)
     expected = list(groups(query))
-    assert [tuple(map(rank, row.group)) for row in answer.rows] == [key for key, _ in expected]
-    for row, (_, rows) in zip(answer.rows, expected, strict=True):
-        for name, computation in named.items():
-            assert alike(row.computed[name], computed(computation, rows)), (name, row)
+    assert [tuple(map(rank, row.group)) for row in result.rows] == [key for key, _ in expected]
+    for row, (_, rows) in zip(result.rows, expected, strict=True):
+        for name, computation in computations.items():
+            assert are_alike(row.computed[name], evaluate(computation, rows)), (name, row)
 
 
 @EVERYWHERE
@@ -296,7 +296,7 @@ async def test_groups_are_computed(
 async def test_sums_of_floats_and_decimals(
     data: Executor, systems: tuple[str, ...], name: str
 ) -> None:
-    """Within a range in which they have a sum; beyond it all placements refuse alike."""
+    """Within a range that has a sum; beyond it all placements refuse alike."""
     low, high = (-1.5, 1.5) if name == "f" else (Decimal("-1.1"), Decimal(10))
     within = And((Compare(Comparison.GE, (name,), low), Compare(Comparison.LE, (name,), high)))
     compute = {
@@ -305,27 +305,27 @@ async def test_sums_of_floats_and_decimals(
     }
     query = query_of(systems, filter=within, aggregate=Aggregate((), compute))
     if name == "d":
-        # 1E-6143 is among them: exact, the sum has thousands of digits.
+        # One value is 1E-6143: the exact sum has thousands of digits.
         with pytest.raises(Invalid):
             await data.query(query)
         compute = {"mean": compute["mean"]}
         query = replace(query, aggregate=Aggregate((), compute))
     [row] = (await data.query(query)).rows
-    rows = [ROWS[id_] for id_ in found(query)]
+    rows = [ROWS[id_] for id_ in expected_ids(query)]
     for result, computation in compute.items():
-        assert alike(row.computed[result], computed(computation, rows)), (result, row)
+        assert are_alike(row.computed[result], evaluate(computation, rows)), (result, row)
 
 
-def test_the_oracle_detects_wrong_answers() -> None:
+def test_the_oracle_detects_wrong_results() -> None:
     assert FIELDS["f"].type is FieldType.FLOAT
-    assert alike(1.0, 1.0 + 1e-12)
-    assert not alike(1.0, 1.0 + 1e-6)
-    assert not alike(1, 1.0)
-    assert not alike(True, 1)
+    assert are_alike(1.0, 1.0 + 1e-12)
+    assert not are_alike(1.0, 1.0 + 1e-6)
+    assert not are_alike(1, 1.0)
+    assert not are_alike(True, 1)
     down = before((OrderBy(("n",), descending=True),))
     ids = sorted(ROWS, key=cmp_to_key(down))
     values = [ROWS[id_].get("n", MISSING) for id_ in ids]
     assert values[0] == 2**63 - 1
     assert values[-1] is MISSING
-    assert computed(Computation(Function.AVG, ("n",)), [{"n": 1}, {"n": 2}, {"n": None}]) == 1.5
+    assert evaluate(Computation(Function.AVG, ("n",)), [{"n": 1}, {"n": 2}, {"n": None}]) == 1.5
     assert Fraction(_sum([2**63 - 1, 1])) == 2**63

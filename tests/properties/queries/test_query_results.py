@@ -48,19 +48,19 @@ SCALARS: st.SearchStrategy[Any] = (
     | st.sampled_from([datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)])
     | st.sampled_from([b"", b"a"])
 )
-ANYTHING: st.SearchStrategy[Any] = (
+ANY_VALUES: st.SearchStrategy[Any] = (
     st.none()
     | SCALARS
     | st.lists(SCALARS, max_size=2)
     | st.dictionaries(st.just("k"), SCALARS | st.lists(SCALARS, max_size=1), max_size=1)
 )
-OBJECTS: st.SearchStrategy[Values] = st.dictionaries(st.sampled_from(FIELDS), ANYTHING)
+OBJECTS: st.SearchStrategy[Values] = st.dictionaries(st.sampled_from(FIELDS), ANY_VALUES)
 PATHS = st.sampled_from([("x",), ("y",), ("z",), ("x", "k"), ("id",)])
 PATTERNS = st.lists(st.sampled_from(["%", "_", "a", "ä", r"\%", "\U0001f600"]), max_size=3)
 LEAVES: st.SearchStrategy[Filter] = (
-    st.builds(Compare, st.sampled_from(Comparison), PATHS, ANYTHING)
+    st.builds(Compare, st.sampled_from(Comparison), PATHS, ANY_VALUES)
     | st.builds(Between, PATHS, SCALARS, SCALARS)
-    | st.builds(In, PATHS, st.lists(ANYTHING, max_size=3).map(tuple))
+    | st.builds(In, PATHS, st.lists(ANY_VALUES, max_size=3).map(tuple))
     | st.builds(Like, PATHS, PATTERNS.map("".join))
     | st.builds(Contains, PATHS, SCALARS)
     | st.builds(Exists, PATHS)
@@ -84,32 +84,32 @@ QUERIES = st.builds(
     limit=st.integers(1, 3),
     fields=st.none() | st.sets(st.sampled_from(FIELDS)).map(lambda names: tuple(sorted(names))),
 )
-OTHERS = st.dictionaries(st.sampled_from("bcd"), OBJECTS)
+OTHER_OBJECTS = st.dictionaries(st.sampled_from("bcd"), OBJECTS)
 
 
-def answer(query: Query, objects: Mapping[str, Values]) -> str:
-    """Return the result as a client would see it, types of numbers and kinds of zero included."""
-    found = [(id_, v) for id_, v in objects.items() if _finds(query, id_, v)]
+def visible_result(query: Query, objects: Mapping[str, Values]) -> str:
+    """Return the result as a client sees it, including types of numbers and signs of zero."""
+    matches = [(id_, v) for id_, v in objects.items() if _matches(query, id_, v)]
     key = sort_key(query.order)
-    found.sort(key=lambda each: key(lookup_of(*each), each[0]))
-    shown = [(id_, _shown(query, values)) for id_, values in found[: query.limit]]
-    return repr((shown, len(found) > query.limit))
+    matches.sort(key=lambda pair: key(lookup_of(*pair), pair[0]))
+    page = [(id_, _project(query, values)) for id_, values in matches[: query.limit]]
+    return repr((page, len(matches) > query.limit))
 
 
-def _finds(query: Query, id_: str, values: Values) -> bool:
+def _matches(query: Query, id_: str, values: Values) -> bool:
     lookup = lookup_of(id_, values)
     if query.after is not None and not beyond(query.order, query.after)(lookup, id_):
         return False
     return query.filter is None or holds(query.filter, lookup)
 
 
-def _shown(query: Query, values: Values) -> list[tuple[str, Any]]:
+def _project(query: Query, values: Values) -> list[tuple[str, Any]]:
     names = FIELDS if query.fields is None else query.fields
     return [(name, values[name]) for name in names if name in values]
 
 
 def image(values: Values | None, known: set[str]) -> Image | None:
-    """Return what is known of the object ``a`` if only these fields are."""
+    """Return an image of the object ``a`` of which only these fields are known."""
     if values is None:
         return None
     return Image("a", frozenset(known), {n: v for n, v in values.items() if n in known})
@@ -118,9 +118,9 @@ def image(values: Values | None, known: set[str]) -> Image | None:
 def touched_by(before: Values | None, after: Values | None) -> frozenset[str] | None:
     if before is None or after is None:
         return None
-    absent = object()
+    missing = object()
     return frozenset(
-        name for name in FIELDS if repr(before.get(name, absent)) != repr(after.get(name, absent))
+        name for name in FIELDS if repr(before.get(name, missing)) != repr(after.get(name, missing))
     )
 
 
@@ -128,7 +128,7 @@ def touched_by(before: Values | None, after: Values | None) -> frozenset[str] | 
 @given(
     queries=st.lists(QUERIES, min_size=1, max_size=4),
     position=st.none() | OBJECTS,
-    others=OTHERS,
+    others=OTHER_OBJECTS,
     before=st.none() | OBJECTS,
     after=st.none() | OBJECTS,
     known=st.tuples(*[st.sets(st.sampled_from(FIELDS))] * 2) | st.just((set(FIELDS),) * 2),
@@ -146,7 +146,7 @@ def test_no_query_whose_result_changed_is_missed(
     vague: bool,
 ) -> None:
     index = QueryIndex()
-    queries = [_behind(query, position) for query in queries]
+    queries = [_after(query, position) for query in queries]
     for number, query in enumerate(queries):
         index.put(str(number), RegisteredQuery(query))
     exact = touched_by(before, after)
@@ -156,12 +156,12 @@ def test_no_query_whose_result_changed_is_missed(
         effect = Effect(unknown("a"), unknown("a"), touched)
     changed = index.changed([effect])
     for number, query in enumerate(queries):
-        was = answer(query, others | ({} if before is None else {"a": before}))
-        became = answer(query, others | ({} if after is None else {"a": after}))
-        assert was == became or str(number) in changed, (query, effect)
+        before_result = visible_result(query, others | ({} if before is None else {"a": before}))
+        after_result = visible_result(query, others | ({} if after is None else {"a": after}))
+        assert before_result == after_result or str(number) in changed, (query, effect)
 
 
-def _behind(query: Query, position: Values | None) -> Query:
+def _after(query: Query, position: Values | None) -> Query:
     if position is None:
         return query
     lookup = lookup_of("b", position)
@@ -174,17 +174,17 @@ def _behind(query: Query, position: Values | None) -> Query:
 def test_a_known_result_holds_for_any_unknown_fields(
     filter_: Filter, values: Values, known: set[str]
 ) -> None:
-    seen = image(values, known)
-    assert seen is not None
-    result = compile_three_valued(filter_)(seen)
-    held = holds(filter_, lookup_of("a", values))
-    assert result in ((Truth.TRUE if held else Truth.FALSE), Truth.UNKNOWN)
+    image_ = image(values, known)
+    assert image_ is not None
+    result = compile_three_valued(filter_)(image_)
+    matches = holds(filter_, lookup_of("a", values))
+    assert result in ((Truth.TRUE if matches else Truth.FALSE), Truth.UNKNOWN)
     assert known != set(FIELDS) or result is not Truth.UNKNOWN
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=150), st.integers(0, 9))
 def test_intervals_are_found_by_the_values_within_them(
-    bounds: list[tuple[int, int]], at: int
+    bounds: list[tuple[int, int]], value: int
 ) -> None:
     intervals = Intervals()
     names = {str(number) for number in range(len(bounds))}
@@ -193,9 +193,9 @@ def test_intervals_are_found_by_the_values_within_them(
     expected = {
         str(number)
         for number, (low, high) in enumerate(bounds)
-        if (not low or low <= at) and (not high or at <= high)
+        if (not low or low <= value) and (not high or value <= high)
     }
-    assert set(intervals.around(at)) == expected
+    assert set(intervals.around(value)) == expected
 
 
 def index_of(filters: Sequence[Filter], fields: tuple[str, ...] | None = ()) -> QueryIndex:
@@ -208,13 +208,17 @@ def index_of(filters: Sequence[Filter], fields: tuple[str, ...] | None = ()) -> 
 
 def test_a_known_object_changes_only_results_it_enters_or_leaves() -> None:
     filters = [Compare(Comparison.EQ, ("x",), number) for number in range(10)]
-    whole = frozenset(FIELDS)
-    moved = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 2}), frozenset("x"))
+    all_fields = frozenset(FIELDS)
+    moved = Effect(
+        Image("a", all_fields, {"x": 1}), Image("a", all_fields, {"x": 2}), frozenset("x")
+    )
     assert index_of(filters).changed([moved]) == {"1", "2"}
-    unrelated = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 1}), frozenset("y"))
+    unrelated = Effect(
+        Image("a", all_fields, {"x": 1}), Image("a", all_fields, {"x": 1}), frozenset("y")
+    )
     assert index_of(filters).changed([unrelated]) == set()
     assert index_of(filters, None).changed([unrelated]) == {"1"}
-    assert index_of(filters).changed([Effect(None, Image("a", whole, {"x": 3}))]) == {"3"}
+    assert index_of(filters).changed([Effect(None, Image("a", all_fields, {"x": 3}))]) == {"3"}
 
 
 def test_unknown_values_count_as_possible_matches() -> None:
@@ -226,7 +230,7 @@ def test_unknown_values_count_as_possible_matches() -> None:
     assert index_of([conjunction]).changed([Effect(half, half, frozenset("y"))]) == set()
 
 
-def test_a_query_that_is_not_understood_is_changed_by_every_write() -> None:
+def test_an_unparsable_query_is_changed_by_every_write() -> None:
     index = QueryIndex()
     index.put("new", None)
     image_ = Image("a", frozenset(FIELDS), {})
@@ -258,14 +262,14 @@ _SAME_PREDICATE_TWICE = Or(
 @given(st.lists(FILTERS, max_size=8), st.sets(st.integers(0, 7)), OBJECTS)
 @example([_SAME_PREDICATE_TWICE], {0}, {"x": 1})
 @example([Or((Compare(Comparison.LT, ("x",), [1]),))], {0}, {"x": [0]})
-def test_a_query_that_was_forgotten_is_not_found(
-    filters: list[Filter], gone: set[int], values: Values
+def test_a_discarded_query_is_not_found(
+    filters: list[Filter], discarded: set[int], values: Values
 ) -> None:
     index = index_of(filters)
-    for number in gone:
+    for number in discarded:
         index.discard(str(number))
-    left = {number for number in range(len(filters)) if number not in gone}
-    assert set(index) == {str(number) for number in left}
+    remaining = {number for number in range(len(filters)) if number not in discarded}
+    assert set(index) == {str(number) for number in remaining}
     effect = Effect(None, Image("a", frozenset(FIELDS), values))
-    held = {str(n) for n in left if holds(filters[n], lookup_of("a", values))}
-    assert index.changed([effect]) == held
+    matches = {str(n) for n in remaining if holds(filters[n], lookup_of("a", values))}
+    assert index.changed([effect]) == matches

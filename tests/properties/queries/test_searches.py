@@ -1,4 +1,4 @@
-"""A property of every store: random filters and orders over random records find what holds."""
+"""A property of every store: random searches of random records find exactly the matches."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SCALARS: dict[str, tuple[FieldType, st.SearchStrategy[Any]]] = {
     ),
     "y": (FieldType.BINARY, st.sampled_from((b"", b"\x00", b"a", b"a\xff"))),
 }
-WIDE: dict[str, st.SearchStrategy[Any]] = {
+WIDE_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i": integers,
     "f": floats,
     "d": decimals,
@@ -79,13 +79,13 @@ FIELDS = (
 
 
 def values_of(name: str) -> st.SearchStrategy[Any]:
-    """Values that often meet again, and now and then any."""
+    """Return a strategy of values that often coincide, and occasionally any value."""
     first = name[0]
     common = SCALARS[first][1]
-    return st.one_of(common, common, WIDE[first]) if first in WIDE else common
+    return st.one_of(common, common, WIDE_VALUES[first]) if first in WIDE_VALUES else common
 
 
-def stored(field: Field) -> st.SearchStrategy[Any]:
+def stored_values(field: Field) -> st.SearchStrategy[Any]:
     if field.name == "l":
         return st.lists(values_of("s"), max_size=3)
     if field.name == "e":
@@ -99,7 +99,7 @@ def stored(field: Field) -> st.SearchStrategy[Any]:
 
 rows = st.dictionaries(
     st.sampled_from(IDS),
-    st.fixed_dictionaries({}, optional={f.name: st.none() | stored(f) for f in FIELDS}),
+    st.fixed_dictionaries({}, optional={f.name: st.none() | stored_values(f) for f in FIELDS}),
     min_size=2,
     max_size=len(IDS),
 )
@@ -125,7 +125,7 @@ def scalar_leaves(draw: st.DrawFn) -> Filter:
 
 
 def _backslashes(pattern: str) -> int:
-    """How many stand at the end; the last of an odd number would take nothing literally."""
+    """Return the number of trailing backslashes; an odd number leaves the last one dangling."""
     return len(pattern) - len(pattern.rstrip("\\"))
 
 
@@ -161,7 +161,7 @@ filters: st.SearchStrategy[Filter] = st.recursive(
     ),
     max_leaves=8,
 )
-questions: st.SearchStrategy[Filter | None] = st.one_of(leaves, leaves, filters, st.none())
+optional_filters: st.SearchStrategy[Filter | None] = st.one_of(leaves, leaves, filters, st.none())
 orders = st.lists(
     st.builds(OrderBy, st.one_of(names.map(lambda name: (name,)), st.just(ID)), st.booleans()),
     max_size=3,
@@ -171,7 +171,7 @@ orders = st.lists(
 
 @dataclass
 class Harness:
-    """One class, filled again for each example."""
+    """One class, refilled for each example."""
 
     subject: ScratchClass
     store: Queryable
@@ -198,13 +198,15 @@ async def harness(
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(records=rows, searches=st.lists(st.tuples(questions, orders), min_size=6, max_size=12))
-async def test_searches_find_the_objects_that_the_filter_holds_for(
+@given(
+    records=rows, searches=st.lists(st.tuples(optional_filters, orders), min_size=6, max_size=12)
+)
+async def test_searches_find_exactly_the_matching_objects(
     harness: Harness,
     records: dict[str, Values],
     searches: list[tuple[Filter | None, tuple[OrderBy, ...]]],
 ) -> None:
-    searched = await harness.fill(records)
+    data = await harness.fill(records)
     for filter_, order in searches:
-        await searched.check(filter_, order, limit=1 + len(records) // 3)
-        await searched.check_positions(order, filter_)
+        await data.check(filter_, order, limit=1 + len(records) // 3)
+        await data.check_positions(order, filter_)

@@ -1,4 +1,4 @@
-"""Whatever the plans and the feed are, results are those of a batch join of what was logged."""
+"""For any plans and any feed, the results are those of a batch join of the log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _stretches = st.lists(
 
 
 def _workload(names: set[str], rates: dict[str, int], parallelism: int) -> Workload:
-    streams = {name: {**of, "rate": rates.get(name, 10)} for name, of in _STREAMS.items()}
+    streams = {name: {**stream, "rate": rates.get(name, 10)} for name, stream in _STREAMS.items()}
     queries = {name: _QUERIES[name] for name in sorted(names)}
     return workload({"streams": streams, "queries": queries, "parallelism": parallelism})
 
@@ -58,7 +58,7 @@ def _workload(names: set[str], rates: dict[str, int], parallelism: int) -> Workl
 @settings(max_examples=60)
 @given(stretches=_stretches, parallelism=st.sampled_from([1, 3]))
 def test_results_are_those_of_a_batch_join(stretches: Any, parallelism: int) -> None:
-    running = Runtime(_STREAMS, parallelism, _RETENTION_S, _LATENESS_S)
+    runtime = Runtime(_STREAMS, parallelism, _RETENTION_S, _LATENESS_S)
     log: list[Logged] = []
     results: Found = Counter()
     expected: Found = Counter()
@@ -67,26 +67,26 @@ def test_results_are_those_of_a_batch_join(stretches: Any, parallelism: int) -> 
     for (names, mode, options, rates), batches in stretches:
         if names:
             (plan,) = make_plans(_workload(names, rates, parallelism), mode, options)
-            running.activate(plan)
+            runtime.activate(plan)
         since = position
         active = names or (ranges[-1][0] if ranges else set())
         for batch in batches:
-            watermark_s = running.watermark_s
-            fed = []
+            watermark_s = runtime.watermark_s
+            tuples = []
             for stream, delay, values in batch:
                 now_s += max(delay, 0.25)
-                each = StreamTuple(stream, now_s + min(delay, 0.0) * 2, values)
-                fed.append(each)
-                if each.time_s < watermark_s:
+                tuple_ = StreamTuple(stream, now_s + min(delay, 0.0) * 2, values)
+                tuples.append(tuple_)
+                if tuple_.time_s < watermark_s:
                     late += 1
                 else:
-                    log.append((position, each))
+                    log.append((position, tuple_))
                 position += 1
-            results += found(running.feed(fed), log)
+            results += found(runtime.feed(tuples), log)
         ranges.append((active, since, position))
     for active, since, until in ranges:
         for name in active:
             join = _workload({name}, {}, 1).queries[name]
             expected += batch_join(name, join, log, since, until)
     assert results == expected
-    assert running.late == late
+    assert runtime.late == late

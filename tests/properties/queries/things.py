@@ -1,4 +1,4 @@
-"""A class with every type there is, and strategies for its values, good and hostile."""
+"""A class with a field of every type, and strategies for valid and hostile values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CONTAINERS = (FieldType.LIST, FieldType.SET, FieldType.MAP)
 ITEMS = SCALARS - {FieldType.REFERENCE}
 
 
-def everything() -> ClassSchema:
-    """Make a class with a field of every type, and of every type of items."""
+def class_of_every_type() -> ClassSchema:
+    """Return a class with a field of every type and of every type of items."""
     fields: dict[str, Any] = {}
     for type_ in sorted({*FieldType} - {*CONTAINERS}):
         fields[type_.value] = {"type": type_.value}
@@ -34,7 +34,7 @@ def everything() -> ClassSchema:
     return parse_schema("test", document).classes["things"]
 
 
-THINGS = everything()
+THINGS = class_of_every_type()
 CODEC = Codec(THINGS)
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -89,10 +89,10 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
     items = SCALAR_VALUES[field.items]
     if field.type is FieldType.MAP:
         return st.dictionaries(names, items, max_size=4)
-    listed = st.lists(items, max_size=4)
-    return listed.map(lambda v: sorted(set(v))) if field.type is FieldType.SET else listed
+    lists = st.lists(items, max_size=4)
+    return lists.map(lambda v: sorted(set(v))) if field.type is FieldType.SET else lists
 
 
 def text_of(body: Any) -> bytes:
-    """Return JSON text as it is sent; numbers with the same text are equal."""
+    """Return canonical JSON text; numbers with the same text are equal."""
     return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)

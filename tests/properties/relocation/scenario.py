@@ -1,4 +1,4 @@
-"""Random runs of a cluster: skewed queues, repeated messages, deaths, plan changes, relocations."""
+"""Random runs of a cluster: skewed queues, repeated messages, kills, plan changes, relocations."""
 
 from __future__ import annotations
 
@@ -40,27 +40,29 @@ WORKERS = 3
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 Found = Counter[tuple[str, tuple[tuple[str, int], ...]]]
-"""Results: a query, and the number of the tuple of each relation."""
+"""Results: a query, and the tuple's number of each relation."""
 
 
 def workload_of(relations: str, *, with_pair: bool = False) -> Workload:
-    """All relations join by their one attribute; with a pair, its join is a query of its own."""
-    of = document(dict.fromkeys(relations, "k"))
-    of["queries"] = {"all": query(dict.fromkeys(relations, "k"), WINDOW_S)}
+    """Return a join of all relations by their only attribute; `with_pair` adds a join of two."""
+    workload_document = document(dict.fromkeys(relations, "k"))
+    workload_document["queries"] = {"all": query(dict.fromkeys(relations, "k"), WINDOW_S)}
     if with_pair:
-        of["queries"]["pair"] = query(dict.fromkeys(relations[:2], "k"), WINDOW_S / 2)
-    return workload(of)
+        workload_document["queries"]["pair"] = query(
+            dict.fromkeys(relations[:2], "k"), WINDOW_S / 2
+        )
+    return workload(workload_document)
 
 
-def drawn_orders(of: Workload, draw: Random) -> JoinOrders:
+def draw_orders(workload_: Workload, draw: Random) -> JoinOrders:
     return {
-        name: draw.sample(sorted(each.relations), len(each.relations))
-        for name, each in of.queries.items()
+        name: draw.sample(sorted(query_.relations), len(query_.relations))
+        for name, query_ in workload_.queries.items()
     }
 
 
 class FaultyCluster(LocalCluster):
-    """Messages travel as JSON; who is killed goes on from its record and from the logs."""
+    """Sends messages as JSON; a killed participant is restored from its record and the logs."""
 
     def __init__(self, cluster: Cluster, draw: Random) -> None:
         super().__init__(cluster)
@@ -80,12 +82,12 @@ class FaultyCluster(LocalCluster):
         return bool(self._queues[OPERATOR, MANAGER])
 
     def deliver_some(self) -> bool:
-        """Deliver from a queue; some are slow for the whole run, so splits switch far apart."""
+        """Deliver from a queue; some stay slow, so that splits switch far apart."""
         queues = self.pending()
         if not queues:
             return False
         weights = [
-            self._slowness.setdefault(each, self.draw.choice([1, 1, 0.1])) for each in queues
+            self._slowness.setdefault(choice, self.draw.choice([1, 1, 0.1])) for choice in queues
         ]
         (queue,) = self.draw.choices(queues, weights)
         if queue[0] != "log":
@@ -98,34 +100,34 @@ class FaultyCluster(LocalCluster):
         return True
 
     def repeat(self) -> None:
-        """Deliver once more what a queue has delivered at some time."""
-        queues = [each for each, messages in self.delivered.items() if messages]
+        """Redeliver a message that a queue has delivered before."""
+        queues = [choice for choice, messages in self.delivered.items() if messages]
         if queues:
             queue = self.draw.choice(queues)
-            waiting = self._queues[queue]
+            pending = self._queues[queue]
             self._queues[queue] = deque([self.draw.choice(self.delivered[queue])])
             self.deliver(queue)
-            # What was sent meanwhile in this queue, if it is one to oneself, there is none.
-            self._queues[queue] = waiting
+            # No participant sends to itself, so nothing was added to this queue meanwhile.
+            self._queues[queue] = pending
 
     def kill(self, address: str) -> None:
-        """End a participant: what it has in memory is lost."""
-        made: Split | Worker | Manager
+        """Kill a participant: it loses its memory."""
+        restored: Split | Worker | Manager
         if address == MANAGER:
-            record = self._recorded(self.manager)
-            self.manager = made = self.cluster.manager()
-            made.restore(record)
+            record = self._record_of(self.manager)
+            self.manager = restored = self.cluster.manager()
+            restored.restore(record)
         elif address in self.splits:
             split = self.splits[address]
-            record = self._recorded(split)
-            self.splits[address] = made = self.cluster.split(split.relation)
-            made.restore(record, self.history[split.relation])
+            record = self._record_of(split)
+            self.splits[address] = restored = self.cluster.split(split.relation)
+            restored.restore(record, self.history[split.relation])
         else:
-            record = self._recorded(self.workers[address])
-            self.workers[address] = made = self.cluster.worker(address)
-            made.restore(record, self.history)
+            record = self._record_of(self.workers[address])
+            self.workers[address] = restored = self.cluster.worker(address)
+            restored.restore(record, self.history)
 
-    def _recorded(self, participant: Split | Worker | Manager) -> Any:
+    def _record_of(self, participant: Split | Worker | Manager) -> Any:
         return orjson.loads(orjson.dumps(participant.record()))
 
 
@@ -133,7 +135,7 @@ class Scenario:
     """One run, by its seed.
 
     Attributes:
-        ended: The relocations, at the end of the run.
+        ended: The number of relocations by strategy and phase, at the end of the run.
     """
 
     def __init__(
@@ -150,7 +152,7 @@ class Scenario:
         self.relations = relations
         self.workload = workload_of(relations, with_pair=with_pair)
         owners = [self.draw.randrange(WORKERS) for _ in range(PARTITIONS)]
-        orders = {f"worker:{at}": drawn_orders(self.workload, self.draw) for at in range(WORKERS)}
+        orders = {f"worker:{at}": draw_orders(self.workload, self.draw) for at in range(WORKERS)}
         cluster = make_cluster(self.workload, owners, WORKERS, lateness_s=LATENESS_S, orders=orders)
         self.cluster = FaultyCluster(cluster, self.draw)
         self.faults = faults
@@ -159,15 +161,15 @@ class Scenario:
         self._time_s = 0.0
 
     def run(self) -> None:
-        left = TUPLES
-        while left or self.cluster.pending():
+        remaining = TUPLES
+        while remaining or self.cluster.pending():
             match self.draw.random():
-                case at if at < 0.25 and left:
+                case chance if chance < 0.25 and remaining:
                     self.append()
-                    left -= 1
-                case at if at < 0.29 and left and self.is_idle:
-                    self.cluster.request(self.drawn_request())
-                case at if at < 0.305 and self.faults:
+                    remaining -= 1
+                case chance if chance < 0.29 and remaining and self.is_idle:
+                    self.cluster.request(self.draw_request())
+                case chance if chance < 0.305 and self.faults:
                     self.disturb()
                 case _:
                     self.cluster.deliver_some()
@@ -179,13 +181,13 @@ class Scenario:
 
     def append(self) -> None:
         self._time_s += self.draw.expovariate(1.5)
-        # Every tenth is a heartbeat; some tuples are late, which must not make a difference.
+        # Every tenth is a heartbeat; some tuples are late, which must not affect the results.
         jitter_s = self.draw.choice([0, 0, 0, -0.5, -1.5, -4])
         key = self.draw.choice([*range(self.keys), None])
         values = None if self.draw.random() < 0.1 else {"k": key}
         self.cluster.append(self.draw.choice(self.relations), self._time_s + jitter_s, values)
 
-    def drawn_request(self) -> Relocate:
+    def draw_request(self) -> Relocate:
         strategy = self.draw.choice(self.strategies)
         if self.draw.random() < 0.2:
             return Relocate(strategy)
@@ -195,19 +197,19 @@ class Scenario:
     def disturb(self) -> None:
         match self.draw.randrange(4):
             case 0:
-                everybody = [MANAGER, *self.cluster.splits, *self.cluster.workers]
-                self.cluster.kill(self.draw.choice(everybody))
+                participants = [MANAGER, *self.cluster.splits, *self.cluster.workers]
+                self.cluster.kill(self.draw.choice(participants))
             case 1:
                 self.cluster.repeat()
             case 2:
                 worker = self.draw.choice(list(self.cluster.workers.values()))
-                worker.states.reshape(drawn_orders(self.workload, self.draw))
+                worker.states.reshape(draw_orders(self.workload, self.draw))
             case _:
                 if self.draw.random() < 0.04 and (present := self.cluster.manager.present):
                     self.cluster.request(Cancel(present.id))
 
     def finish(self) -> None:
-        """Let time go on until nothing old is left, and everything in the queues is delivered."""
+        """Advance time until all windows have expired, and deliver all queues."""
         for _ in range(4):
             self._time_s += WINDOW_S
             for relation in self.relations:
@@ -218,7 +220,7 @@ class Scenario:
     @property
     def ended(self) -> Counter[str]:
         relocations = self.cluster.manager.relocations.values()
-        return Counter(f"{each.chosen} {each.phase}" for each in relocations)
+        return Counter(f"{relocation.chosen} {relocation.phase}" for relocation in relocations)
 
     def found(self) -> Found:
         return found(self.cluster.results)
@@ -229,20 +231,26 @@ class Scenario:
     def check(self) -> None:
         results, expected = self.found(), self.expected()
         assert results == expected, f"missing {expected - results}, too many {results - expected}"
-        assert {each.phase for each in self.cluster.manager.relocations.values()} <= ENDED
-        owners = Counter(at for each in self.cluster.workers.values() for at in each.holdings)
+        assert {
+            participant.phase for participant in self.cluster.manager.relocations.values()
+        } <= ENDED
+        owners = Counter(
+            at for participant in self.cluster.workers.values() for at in participant.holdings
+        )
         assert owners == Counter(range(PARTITIONS))
 
 
 def found(results: list[Any]) -> Found:
     return Counter(
-        (each.query, tuple(sorted((name, of.number) for name, of in each.tuples.items())))
-        for each in results
+        (result.query, tuple(sorted((name, of.number) for name, of in result.tuples.items())))
+        for result in results
     )
 
 
-def batch_join(of: Workload, history: Mapping[str, list[LogEntry]], keys: int = KEYS) -> Found:
-    """Join all that was logged and not late, without regard to any order."""
+def batch_join(
+    workload_: Workload, history: Mapping[str, list[LogEntry]], keys: int = KEYS
+) -> Found:
+    """Join all logged tuples that are not late, regardless of their order."""
     by_key: dict[str, defaultdict[Any, list[LogEntry]]] = {}
     for relation, entries in history.items():
         by_key[relation] = defaultdict(list)
@@ -254,12 +262,14 @@ def batch_join(of: Workload, history: Mapping[str, list[LogEntry]], keys: int = 
             latest_s = max(latest_s, entry.time_s)
     expected: Found = Counter()
     empty: defaultdict[Any, list[LogEntry]] = defaultdict(list)
-    for name, each in of.queries.items():
-        relations = sorted(each.relations)
+    for name, query_ in workload_.queries.items():
+        relations = sorted(query_.relations)
         for key in range(keys):
-            for some in product(*(by_key.get(at, empty)[key] for at in relations)):
-                times = [entry.time_s for entry in some]
-                if max(times) - min(times) <= each.window_s:
-                    numbers = (entry.number for entry in some)
+            for combination in product(
+                *(by_key.get(relation, empty)[key] for relation in relations)
+            ):
+                times = [entry.time_s for entry in combination]
+                if max(times) - min(times) <= query_.window_s:
+                    numbers = (entry.number for entry in combination)
                     expected[name, tuple(zip(relations, numbers, strict=True))] += 1
     return expected

@@ -1,4 +1,4 @@
-"""Each rule of the protocols is needed: without it, some run has other results."""
+"""Each rule of the protocols is needed: without it, some run has wrong results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def receivers_copies_are_new(patch: pytest.MonkeyPatch) -> None:
     def send(self: Any, route: Any, routed: Routed) -> None:
         receivers = [route.owner] if route.copy_to is None else [route.owner, route.copy_to]
         is_new = route.copy_to is not None
-        self.outbox += [(each, replace(routed, is_new=is_new)) for each in receivers]
+        self.outbox += [(receiver, replace(routed, is_new=is_new)) for receiver in receivers]
 
     begin = Worker._begin_receiving  # noqa: SLF001
 
@@ -50,7 +50,7 @@ def new_tuples_never_meet(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_end_is_a_matter_of_time(patch: pytest.MonkeyPatch) -> None:
-    """As with a timer: it is too short whenever an input is slower than somebody thought."""
+    """As with a timer, which is too short if an input is slower than expected."""
     holds_old = JoinStates.holds_old
 
     def soon(self: Any, partition: int, watermark_s: float) -> bool:
@@ -84,16 +84,16 @@ def buffers_are_flushed_backwards(patch: pytest.MonkeyPatch) -> None:
 
 def newer_tuples_overtake_the_buffer(patch: pytest.MonkeyPatch) -> None:
     reactivate, read = Split._reactivate, Split.read  # noqa: SLF001
-    kept: dict[str, list[tuple[str, Any]]] = {}
+    buffers: dict[str, list[tuple[str, Any]]] = {}
 
     def without_flush(self: Split, message: Any) -> None:
-        kept[self.relation] = [(message.owner, each) for each in self.buffered]
+        buffers[self.relation] = [(message.owner, routed) for routed in self.buffered]
         self.buffered = []
         reactivate(self, message)
 
     def flush_after(self: Split, entry: Any) -> None:
         read(self, entry)
-        self.outbox += kept.pop(self.relation, [])
+        self.outbox += buffers.pop(self.relation, [])
 
     patch.setattr(Split, "_reactivate", without_flush)
     patch.setattr(Split, "read", flush_after)
@@ -101,7 +101,7 @@ def newer_tuples_overtake_the_buffer(patch: pytest.MonkeyPatch) -> None:
 
 def recomputed_rows_are_emitted(patch: pytest.MonkeyPatch) -> None:
     def adopt_and_emit(states: Any, group: Group) -> Adopted:
-        for relation in [each for each in states.ids if len(each) == 1]:
+        for relation in [relations for relations in states.ids if len(relations) == 1]:
             for number, time_s, values, _ in group.states[relation]:
                 routed = Routed(relation, number, time_s, values, group.partition)
                 emitted.extend(states.insert(group.partition, routed))
@@ -176,13 +176,13 @@ def buffers_die_with_their_split(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Split, "restore", empty)
 
 
-BY_DEATH = {
+BREAKS_BY_FAULTS = {
     restored_receivers_have_all,
     restored_senders_have_no_flags,
     buffers_die_with_their_split,
     repeated_tuples_count,
 }
-"""What only a death or a repetition brings to light."""
+"""Breaks that only a kill or a repetition reveals."""
 
 BREAKS: list[tuple[Break, Strategy]] = [
     (receivers_copies_are_new, "ptlb"),
@@ -202,17 +202,19 @@ BREAKS: list[tuple[Break, Strategy]] = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "strategy"), BREAKS, ids=[at.__name__ for at, _ in BREAKS])
-def test_what_is_broken_is_noticed(
+@pytest.mark.parametrize(
+    ("broken", "strategy"), BREAKS, ids=[break_.__name__ for break_, _ in BREAKS]
+)
+def test_a_broken_rule_changes_results(
     broken: Break, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
     for seed in _SEEDS:
-        faults = broken in BY_DEATH
+        faults = broken in BREAKS_BY_FAULTS
         scenario = Scenario(seed, "ABC", strategies=(strategy,), faults=faults, keys=3)
         try:
             scenario.run()
             scenario.check()
         except (AssertionError, KeyError):
             return
-    pytest.fail("no run differs")
+    pytest.fail("no run has other results")

@@ -1,4 +1,4 @@
-"""Whatever is moved, and whoever dies: results are those of a batch join of the logs (E3)."""
+"""With any relocations and kills, results are those of a batch join of the logs (E3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_results_are_those_of_a_batch_join(relations: str, faults: bool) -> None
         scenario.check()
         ended += scenario.ended
         results += scenario.found().total()
-    # Else the law would hold because nothing has happened.
+    # Else the law would hold trivially.
     assert ended["ptlb done"] + ended["mslb done"] >= 10
     assert results > 200
     if faults:

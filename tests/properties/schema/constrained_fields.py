@@ -1,4 +1,4 @@
-"""Fields with constraints, and values that may break them."""
+"""Fields with constraints, and values that can violate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the JSON Schemas of a class; the oracle is the codec that requests are decoded by."""
+"""Laws of the JSON Schemas of a class; the oracle is the codec that decodes requests."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NEW = jsonschema_rs.validator_for(_THINGS[".new"], validate_formats=True)
 
 
 @given(objects, st.text(min_size=1).filter(lambda text: text.isalnum()))
-def test_what_is_answered_is_as_described(values: dict[str, Any], id_: str) -> None:
-    answered = {"id": id_, **orjson.loads(orjson.dumps(CODEC.encode(values)))}
-    READ.validate(answered)
-    NEW.validate(answered)
+def test_responses_conform_to_the_schema(values: dict[str, Any], id_: str) -> None:
+    response = {"id": id_, **orjson.loads(orjson.dumps(CODEC.encode(values)))}
+    READ.validate(response)
+    NEW.validate(response)
 
 
 bodies = st.tuples(integer_fields, st.none() | numbers) | st.tuples(
@@ -41,14 +41,16 @@ bodies = st.tuples(integer_fields, st.none() | numbers) | st.tuples(
 
 @settings(max_examples=500)
 @given(bodies, st.booleans())
-def test_what_is_described_is_what_is_accepted(case: tuple[Any, Any], is_named: bool) -> None:
+def test_the_schema_describes_exactly_the_accepted_bodies(
+    case: tuple[Any, Any], is_named: bool
+) -> None:
     field, value = case
     class_ = schema_of(field).classes["c"]
     body = {"f": value} if is_named else {}
-    described = jsonschema_rs.is_valid(class_schemas(class_, ())[".new"], body)
+    is_described = jsonschema_rs.is_valid(class_schemas(class_, ())[".new"], body)
     try:
         Codec(class_).decode_object(body)
     except Invalid:
-        assert not described
+        assert not is_described
     else:
-        assert described
+        assert is_described

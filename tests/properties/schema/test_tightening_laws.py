@@ -1,4 +1,4 @@
-"""Laws of tightened constraints; the oracle is what writes are decoded by."""
+"""Laws of tightened constraints; the oracle is the codec that decodes writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ cases = st.one_of(
 
 
 def accepts(schema: Schema, value: Any) -> bool:
-    """Whether a create may have a value, with which a missing one counts as null."""
+    """Whether a create with a value is accepted; None: without the field."""
     try:
         Codec(schema.classes["c"]).decode_object({} if value is None else {"f": value})
     except Invalid:
@@ -37,20 +37,20 @@ def accepts(schema: Schema, value: Any) -> bool:
 
 @settings(max_examples=500)
 @given(cases)
-def test_a_value_that_only_the_former_schema_accepts_breaks_a_tightened_constraint(
+def test_a_value_that_only_the_former_schema_accepts_violates_a_tightened_constraint(
     case: tuple[dict[str, Any], dict[str, Any], Any],
 ) -> None:
     before, after, value = schema_of(case[0]), schema_of(case[1]), case[2]
-    found = tightened_constraints(before, after, {"c"}).values()
-    broken = any(each.is_broken_by(value) for each in found)
+    constraints = tightened_constraints(before, after, {"c"}).values()
+    is_violated = any(constraint.is_broken_by(value) for constraint in constraints)
     if accepts(before, value) and not accepts(after, value):
-        assert broken
+        assert is_violated
     if accepts(after, value):
-        assert not broken
+        assert not is_violated
 
 
-def loosened(field: dict[str, Any], draw: st.DataObject) -> dict[str, Any]:
-    """Return a field with some of its constraints dropped, and the others wider."""
+def loosen(field: dict[str, Any], draw: st.DataObject) -> dict[str, Any]:
+    """Return a field with some of its constraints dropped and others widened."""
     wider: dict[str, Callable[[Any], Any]] = {
         "minimum": lambda bound: bound - 1,
         "maximum": lambda bound: bound + 1,
@@ -66,5 +66,5 @@ def loosened(field: dict[str, Any], draw: st.DataObject) -> dict[str, Any]:
 
 
 @given(integer_fields | string_fields, st.data())
-def test_what_only_loosens_tightens_nothing(field: dict[str, Any], draw: st.DataObject) -> None:
-    assert tightened_constraints(schema_of(field), schema_of(loosened(field, draw)), {"c"}) == {}
+def test_a_loosened_field_tightens_nothing(field: dict[str, Any], draw: st.DataObject) -> None:
+    assert tightened_constraints(schema_of(field), schema_of(loosen(field, draw)), {"c"}) == {}

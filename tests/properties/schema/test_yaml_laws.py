@@ -29,13 +29,13 @@ def json_of(value: Any) -> bytes:
 
 
 @given(documents_of(texts))
-def test_what_is_written_is_read_again(document: Any) -> None:
+def test_rendered_yaml_is_parsed_to_the_same(document: Any) -> None:
     assert json_of(parse_yaml(yaml_text(document).encode())) == json_of(document)
 
 
 @given(documents_of(printable))
 def test_json_is_yaml(document: Any) -> None:
-    """Except for characters that YAML wants to be escaped."""
+    """Except for characters that YAML requires to be escaped."""
     assert json_of(parse_yaml(json_of(document))) == json_of(document)
 
 

@@ -1,14 +1,12 @@
 """Joint writes as a state machine that is searched exhaustively (docs/transactions.md).
 
-One object in two records, on systems of their own; joint writes to it, a client that writes one
-record after the other, and a reader. What blind writes do is in `blind_write_model`. Every message
+One object in two records, on separate systems; joint writes to it, a client that writes one record
+after the other, and a reader. The moves of blind writes are in `blind_write_model`. Every message
 is delivered at any time after it was sent, or never; a coordinator stops at any step. Any
-participant may resolve a write, at any time. Leases have no length here, so nothing depends on
-them.
+participant can resolve a write, at any time. Leases have no length here: nothing depends on them.
 
-What cannot be told apart is one state: joint writes that are alike may be exchanged, those that are
-over and a finished read leave nothing behind, and to request the commit is one move with its
-arrival.
+Indistinguishable states are one state: similar joint writes can be exchanged, finished writes and
+reads leave nothing behind, and the request of a commit and its arrival are one move.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from tests.properties.transactions.joint_write_states import (
     RECORDS,
     At,
     Coordinator,
-    Found,
+    Evidence,
     Log,
     Move,
     Reader,
@@ -36,82 +34,82 @@ from tests.properties.transactions.joint_write_states import (
     Sent,
     State,
     World,
-    acknowledged,
+    acknowledge,
+    canonical_twin,
     has_intent,
-    logged,
     may_commit,
-    one_of_twins,
     put,
-    replaced,
+    replace_item,
     with_coordinator,
     with_intent,
+    with_log,
     with_reader,
-    without_what_is_over,
+    without_finished,
 )
 
 __all__ = ["initial_state", "moves", "moves_or_end", "search"]
 
 
-def search(world: World) -> exhaustive.Found[Move]:
-    """Visit all states of a world until a guarantee is broken, or nothing goes on."""
+def search(world: World) -> exhaustive.SearchResult[Move]:
+    """Visit all states of a world until a move breaks a guarantee, or the world is stuck."""
     return exhaustive.search(
         initial_state(world),
         moves_or_end(world),
-        _one_of_alike if _are_alike(world) else without_what_is_over,
-        most=3_000_000,
+        _canonical if _are_interchangeable(world) else without_finished,
+        max_states=3_000_000,
     )
 
 
-def _one_of_alike(state: State) -> State:
-    return one_of_twins(without_what_is_over(state))
+def _canonical(state: State) -> State:
+    return canonical_twin(without_finished(state))
 
 
 def moves_or_end(world: World) -> Callable[[State], Iterator[Move]]:
-    """Return a function that yields all moves, and one that breaks where nothing goes on."""
-    writing = partial(_writing_moves, world)
-    return partial(_moves_or_end, world, lru_cache(None)(writing) if world.reads else writing)
+    """Return a function that yields all moves, and a broken one if the world is stuck."""
+    find = partial(_find_writer_moves, world)
+    return partial(_moves_or_end, world, lru_cache(None)(find) if world.reads else find)
 
 
-def _are_alike(world: World) -> bool:
+def _are_interchangeable(world: World) -> bool:
     """Whether the two joint writes can be exchanged in every state."""
     return len(world.joint) == 2 and len(set(world.joint)) == 1 and len(world.blind) != 1
 
 
-class Writing(NamedTuple):
-    """Moves that no reader makes, and whether nothing goes on although something is left over."""
+class WriterMoves(NamedTuple):
+    """Moves of all but readers, and whether the world is stuck with a write unresolved."""
 
     moves: tuple[Move, ...]
     stuck: bool
 
 
 def _moves_or_end(
-    world: World, writing_moves: Callable[[State], Writing], state: State
+    world: World, find: Callable[[State], WriterMoves], state: State
 ) -> Iterator[Move]:
-    """Nobody sees a reader: the moves of others are found once for all that it may have read."""
+    """The writers' moves do not depend on the reader: one search serves all its states."""
     reader = state.reader
-    writing = writing_moves(with_reader(state, None))
-    for move in writing.moves:
-        yield move if reader is None else _read_meanwhile(move, reader)
+    writers = find(with_reader(state, None))
+    for move in writers.moves:
+        yield move if reader is None else _with_reader_of(move, reader)
     if world.reads:
-        yield from _reading(world, state)
-    if writing.stuck:
+        yield from _reader_moves(world, state)
+    if writers.stuck:
         yield Move("nothing goes on", state, broken=True)
 
 
-def _read_meanwhile(move: Move, reader: Reader) -> Move:
-    return Move(move.what, with_reader(move.state, reader), move.broken, move.by)
+def _with_reader_of(move: Move, reader: Reader) -> Move:
+    return Move(move.label, with_reader(move.state, reader), move.broken, move.by)
 
 
-def _writing_moves(world: World, state: State) -> Writing:
-    """Return what others than readers may do; nothing, but by coordinators that stop, is an end.
+def _find_writer_moves(world: World, state: State) -> WriterMoves:
+    """Return the moves of all but readers; stuck: only stopped coordinators have moves.
 
-    A coordinator that has stopped is one that makes no move any more, and others do not see it: so
-    the model has no move of stopping, and looks at where everyone else stands still.
+    A stopped coordinator makes no more moves, and others do not see that: the model has no move for
+    stopping, but looks for states in which all others have no move.
     """
-    found = tuple(_writing(world, state))
-    going_on = {move.by for move in found if move.by != CHANCE and move.state != state}
-    stuck = None not in going_on and len(going_on) <= world.crashes
-    return Writing(found, stuck and not _is_resolved(world, state))
+    possible = tuple(_writer_moves(world, state))
+    movers = {move.by for move in possible if move.by != CHANCE and move.state != state}
+    stuck = None not in movers and len(movers) <= world.crashes
+    return WriterMoves(possible, stuck and not _is_resolved(world, state))
 
 
 def initial_state(world: World) -> State:
@@ -121,7 +119,7 @@ def initial_state(world: World) -> State:
         records=(Record((), FREE, FREE), Record((), FREE, FREE if world.equal else FREE - 1)),
         log=(Log.UNKNOWN,) * count,
         coordinators=(idle,) * count,
-        found=(Found(),) * count,
+        evidence=(Evidence(),) * count,
         singles=0,
         reader=None,
         acknowledged=0,
@@ -130,7 +128,7 @@ def initial_state(world: World) -> State:
 
 
 def _is_resolved(world: World, state: State) -> bool:
-    """Whether nothing is left over: no intent, no torn write, no client that waits for ever."""
+    """Whether no intent, no torn write and no client that waits for ever is left."""
     return (
         all(record.intent == FREE for record in state.records)
         and not any(_is_torn(world, number, state.records) for number in range(len(world.joint)))
@@ -144,93 +142,100 @@ def _is_torn(world: World, number: int, records: tuple[Record, Record]) -> bool:
 
 
 def moves(world: World, state: State) -> Iterator[Move]:
-    """Everything that can happen next."""
-    yield from _writing(world, state)
+    """Yield all moves from a state."""
+    yield from _writer_moves(world, state)
     if world.reads:
-        yield from _reading(world, state)
+        yield from _reader_moves(world, state)
 
 
-def _writing(world: World, state: State) -> Iterator[Move]:
+def _writer_moves(world: World, state: State) -> Iterator[Move]:
     for number, coordinator in enumerate(state.coordinators):
-        yield from _coordinating(world, state, number, coordinator)
-        yield from _delivering(world, state, number, coordinator)
-        yield from _resolving(world, state, number)
+        yield from _coordinator_moves(world, state, number, coordinator)
+        yield from _delivery_moves(world, state, number, coordinator)
+        yield from _resolution_moves(world, state, number)
         if number in world.blind:
-            yield from blind_writes.resolving(world, state, number)
-    yield from _single(world, state)
+            yield from blind_writes.resolution_moves(world, state, number)
+    yield from _single_moves(world, state)
 
 
-def _coordinating(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
-    if it.at in (At.ACKNOWLEDGED, At.LEFT):
+def _coordinator_moves(
+    world: World, state: State, number: int, coordinator: Coordinator
+) -> Iterator[Move]:
+    if coordinator.at in (At.ACKNOWLEDGED, At.REFUSED):
         return
-    if it.at is At.IDLE:
+    if coordinator.at is At.IDLE:
         started = Coordinator(At.LOCKING, Sent.UNDER_WAY, (Sent.UNDER_WAY,) * 2)
         yield Move(
             f"J{number} begins", with_intent(with_coordinator(state, number, started), number)
         )
         return
-    if it.at is At.APPLYING:
+    if coordinator.at is At.APPLYING:
         if not has_intent(state, number):
-            after = with_coordinator(state, number, it._replace(at=At.ACKNOWLEDGED))
+            after = with_coordinator(state, number, coordinator._replace(at=At.ACKNOWLEDGED))
             broken = not _is_applied(world, state, number)
-            yield Move(f"J{number} acknowledges", acknowledged(after, number), broken, number)
+            yield Move(f"J{number} acknowledges", acknowledge(after, number), broken, number)
         return
     if number in world.blind:
-        yield from blind_writes.coordinating(world, state, number, it)
+        yield from blind_writes.coordinator_moves(world, state, number, coordinator)
         return
-    if it.locks == (Sent.DONE, Sent.REFUSED):
-        # A coordinator that has the anchor waits for the rest; any other removes its intents.
-        again = it._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
+    if coordinator.locks == (Sent.DONE, Sent.REFUSED):
+        # A coordinator with the anchor's intent waits for the rest; any other removes its intents.
+        waiting = coordinator._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
         yield Move(
-            f"J{number} waits for record 1", with_coordinator(state, number, again), by=number
+            f"J{number} waits for record 1", with_coordinator(state, number, waiting), by=number
         )
-    left = with_coordinator(state, number, it._replace(at=At.LEFT))
-    yield Move(f"J{number} gives up", left, by=number)
-    may = state.log[number] is Log.PREPARING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
-    if may and may_commit(world, it):
-        # One whose request is under way can do less than one that has not sent it, and one
-        # whose request is refused gives up, which both may do at any time.
-        after = with_coordinator(state, number, it._replace(at=At.APPLYING))
-        yield Move(f"J{number} is committed", logged(after, number, Log.COMMITTED), by=number)
+    refused = with_coordinator(state, number, coordinator._replace(at=At.REFUSED))
+    yield Move(f"J{number} gives up", refused, by=number)
+    is_prepared = state.log[number] is Log.PREPARING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
+    if is_prepared and may_commit(world, coordinator):
+        # A coordinator whose request is under way can do less than one that has not sent it, and
+        # one whose request is refused gives up, which both can do at any time.
+        after = with_coordinator(state, number, coordinator._replace(at=At.APPLYING))
+        yield Move(f"J{number} is committed", with_log(after, number, Log.COMMITTED), by=number)
 
 
-def _delivering(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
-    """Messages of a coordinator arrive, whether it still runs or not."""
-    if it.begin is Sent.UNDER_WAY:
+def _delivery_moves(
+    world: World, state: State, number: int, coordinator: Coordinator
+) -> Iterator[Move]:
+    """Yield the arrivals of a coordinator's messages, whether it still runs or not."""
+    if coordinator.begin is Sent.UNDER_WAY:
         fresh = state.log[number] in GONE
-        begun = Log.STAGED if number in world.blind else Log.PREPARING
-        after = logged(state, number, begun) if fresh else state
+        entry = Log.STAGED if number in world.blind else Log.PREPARING
+        after = with_log(state, number, entry) if fresh else state
         sent = Sent.DONE if fresh else Sent.REFUSED
-        yield Move(f"J{number} is logged", with_coordinator(after, number, it._replace(begin=sent)))
+        yield Move(
+            f"J{number} is logged",
+            with_coordinator(after, number, coordinator._replace(begin=sent)),
+        )
     for at in RECORDS:
-        again = it.locks[at] is Sent.DONE and not world.keeps(Rule.LOCKS_ARRIVE_ONCE)
-        if it.locks[at] is Sent.UNDER_WAY or again:
+        is_repeated = coordinator.locks[at] is Sent.DONE and not world.keeps(Rule.LOCKS_ARRIVE_ONCE)
+        if coordinator.locks[at] is Sent.UNDER_WAY or is_repeated:
             free = state.records[at].intent == FREE
             after = put(state, at, intent=number) if free else state
-            if not again:
-                locks = replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
-                after = with_coordinator(after, number, it._replace(locks=locks))
+            if not is_repeated:
+                locks = replace_item(coordinator.locks, at, Sent.DONE if free else Sent.REFUSED)
+                after = with_coordinator(after, number, coordinator._replace(locks=locks))
             yield Move(f"J{number} locks record {at}", after)
 
 
-def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
-    """What any participant may do about a write that it finds."""
+def _resolution_moves(world: World, state: State, number: int) -> Iterator[Move]:
+    """Yield the moves of any participant that finds a write."""
     log, coordinator = state.log[number], state.coordinators[number]
     refused = number not in world.blind or not world.keeps(Rule.INTENTS_CARRY_THE_REDO)
     unknown = log is Log.UNKNOWN and refused and has_intent(state, number)
     if unknown or log is Log.PREPARING:
-        yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED))
+        yield Move(f"J{number} is aborted", with_log(state, number, Log.ABORTED))
     if log in (Log.COMMITTED, Log.FINISHED) or coordinator.at in (At.APPLYING, At.ACKNOWLEDGED):
         for at in RECORDS:
-            yield from _applying(world, state, number, at)
-    done = _is_applied(world, state, number) or not world.keeps(Rule.FINISHED_AFTER_APPLIED)
-    ended = log is Log.STAGED and coordinator.at is At.ACKNOWLEDGED
-    if (log is Log.COMMITTED and done) or ended:
-        yield Move(f"J{number} is finished", logged(state, number, Log.FINISHED))
+            yield from _apply_moves(world, state, number, at)
+    is_applied = _is_applied(world, state, number) or not world.keeps(Rule.FINISHED_AFTER_APPLIED)
+    is_over = log is Log.STAGED and coordinator.at is At.ACKNOWLEDGED
+    if (log is Log.COMMITTED and is_applied) or is_over:
+        yield Move(f"J{number} is finished", with_log(state, number, Log.FINISHED))
     if (
-        coordinator.at is At.LEFT
+        coordinator.at is At.REFUSED
         or _may_unlock(world, log)
-        or (number in world.blind and blind_writes.may_unlock_rashly(world, state, number))
+        or (number in world.blind and blind_writes.may_unlock_too_early(world, state, number))
     ):
         for at in RECORDS:
             if state.records[at].intent == number:
@@ -246,19 +251,19 @@ def _may_unlock(world: World, log: Log) -> bool:
     return log is Log.ABORTED or forgotten
 
 
-def _applying(world: World, state: State, number: int, at: int) -> Iterator[Move]:
-    """Apply a step under its intent: sent by any participant, at any time, however often."""
+def _apply_moves(world: World, state: State, number: int, at: int) -> Iterator[Move]:
+    """Apply a step under its intent; any participant can send it, at any time and repeatedly."""
     record = state.records[at]
     if record.intent != number and world.keeps(Rule.STEPS_NEED_INTENTS):
         return
-    what = f"J{number} is applied at {at}"
+    label = f"J{number} is applied at {at}"
     if at not in world.joint[number]:
         if record.intent == number:
-            yield Move(what, put(state, at, intent=FREE, joint=number))
+            yield Move(label, put(state, at, intent=FREE, joint=number))
         return
     if record.writes.count(number) < 2:
         intent = FREE if record.intent == number else record.intent
-        yield _written(what, put(state, at, intent=intent, joint=number), at, number)
+        yield _write_move(label, put(state, at, intent=intent, joint=number), at, number)
 
 
 def _is_applied(world: World, state: State, number: int) -> bool:
@@ -267,82 +272,82 @@ def _is_applied(world: World, state: State, number: int) -> bool:
     )
 
 
-def _single(world: World, state: State) -> Iterator[Move]:
-    """The client writes one record after the other; each write is acknowledged as it happens."""
+def _single_moves(world: World, state: State) -> Iterator[Move]:
+    """The client writes one record after the other; each write is acknowledged at once."""
     if state.singles == len(world.singles):
         return
     at, number = world.singles[state.singles], len(world.joint) + state.singles
     if state.records[at].intent == FREE or not world.keeps(Rule.WRITES_MEET_INTENTS):
         started = with_intent(state, number)._replace(singles=state.singles + 1)
-        move = _written(f"S{number} writes record {at}", started, at, number)
-        yield move._replace(state=acknowledged(move.state, number))
+        move = _write_move(f"S{number} writes record {at}", started, at, number)
+        yield move._replace(state=acknowledge(move.state, number))
 
 
-def _reading(world: World, state: State) -> Iterator[Move]:
+def _reader_moves(world: World, state: State) -> Iterator[Move]:
     """Read one record after the other, and answer, or read both again.
 
-    A read begins with its first record, and is answered with its last: nobody sees it, so whatever
-    happens before and after that may as well happen after its end and before its beginning.
+    A read starts with its first record and is answered with its last. Nobody observes it, so other
+    moves before and after these can as well happen before its start and after its end.
     """
     reader = state.reader or Reader(acknowledged=state.acknowledged)
     for at in RECORDS:
-        if reader.now[at] is None:
-            now = replaced(reader.now, at, state.records[at])
-            what = f"record {at} is read"
-            if None in now:
-                yield Move(what, with_reader(state, reader._replace(now=now)))
+        if reader.current[at] is None:
+            current = replace_item(reader.current, at, state.records[at])
+            label = f"record {at} is read"
+            if None in current:
+                yield Move(label, with_reader(state, reader._replace(current=current)))
             else:
-                yield _answered(world, state, what, reader, now)
+                yield _answer_move(world, state, label, reader, current)
 
 
-def _answered(
-    world: World, state: State, what: str, reader: Reader, read: tuple[Record, Record]
+def _answer_move(
+    world: World, state: State, label: str, reader: Reader, read: tuple[Record, Record]
 ) -> Move:
     equal = read[0].joint == read[1].joint or not world.keeps(Rule.READERS_COMPARE_JOINT_WRITES)
     if equal or (reader.first and _is_stable(world, reader.first, read)):
-        torn = any(_is_torn(world, number, read) for number in range(len(world.joint)))
-        old = any(
+        is_torn = any(_is_torn(world, number, read) for number in range(len(world.joint)))
+        is_stale = any(
             reader.acknowledged >> number & 1 and number not in read[at].writes
-            for number, records in enumerate(_touched(world))
+            for number, records in enumerate(_touched_records(world))
             for at in records
         )
-        what = f"{what}; a whole object is answered"
-        return Move(what, with_reader(state, None), torn or old)
+        label = f"{label}; a whole object is answered"
+        return Move(label, with_reader(state, None), is_torn or is_stale)
     if reader.first is None:
-        again = Reader(first=read, acknowledged=reader.acknowledged)
-        return Move(f"{what}; both are read again", with_reader(state, again))
-    what = f"{what}; a partial object is answered as such"
-    return Move(what, with_reader(state, None))
+        second_read = Reader(first=read, acknowledged=reader.acknowledged)
+        return Move(f"{label}; both are read again", with_reader(state, second_read))
+    label = f"{label}; a partial object is answered as such"
+    return Move(label, with_reader(state, None))
 
 
-def _touched(world: World) -> tuple[tuple[int, ...], ...]:
+def _touched_records(world: World) -> tuple[tuple[int, ...], ...]:
     return (*world.joint, *((at,) for at in world.singles))
 
 
 def _is_stable(world: World, first: tuple[Record, Record], read: tuple[Record, Record]) -> bool:
-    """Whether both reads saw the same, and no intent: then they saw one state of the object."""
-    if any(it.intent != FREE for it in read) and world.keeps(Rule.SECOND_LOOK_SEES_INTENTS):
+    """Whether both reads saw the same and no intent, and thus one state of the object."""
+    if any(record.intent != FREE for record in read) and world.keeps(Rule.SECOND_LOOK_SEES_INTENTS):
         return False
     same = all(a.writes == b.writes for a, b in zip(first, read, strict=True))
     return same or not world.keeps(Rule.SECOND_LOOK_COMPARES_VERSIONS)
 
 
-def _written(what: str, state: State, at: int, number: int) -> Move:
+def _write_move(label: str, state: State, at: int, number: int) -> Move:
     writes = (*state.records[at].writes, number)
     after = put(state, at, writes=writes)
-    again = writes.count(number) > 1
-    return Move(what, after, again or _was_denied(state, number) or _is_cyclic(after))
+    is_repeated = writes.count(number) > 1
+    return Move(label, after, is_repeated or _was_denied(state, number) or _is_cyclic(after))
 
 
 def _was_denied(state: State, number: int) -> bool:
-    """Whether the log, or the coordinator, has said of a write that it does not happen."""
+    """Whether the log or the coordinator has reported that a write does not happen."""
     if number >= len(state.coordinators):
         return False
-    return state.found[number].aborted or state.coordinators[number].at is At.LEFT
+    return state.evidence[number].aborted or state.coordinators[number].at is At.REFUSED
 
 
 def _is_cyclic(state: State) -> bool:
-    """Whether the writes cannot have happened one after the other, in any order."""
+    """Whether no serial order of the writes is possible."""
     count = len(state.before)
     follows = list(state.before)
     for record in state.records:

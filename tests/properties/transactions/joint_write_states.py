@@ -1,4 +1,4 @@
-"""The states of joint writes as a machine (`joint_write_model`), and their changes."""
+"""The states of the joint write machine (`joint_write_model`), and their changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ RECORDS: Final = (0, 1)
 FREE: Final = -1
 
 CHANCE: Final = -1
-"""Who makes a move that nobody has to make: a crash, or one of those who act on what is past."""
+"""The author of moves that need not happen: a crash, or a delayed action of a participant."""
 
 
 class Rule(Enum):
-    """What the protocol requires; the search breaks each of the rules on purpose."""
+    """Rules of the protocol; the search breaks each of them on purpose."""
 
     WRITES_MEET_INTENTS = auto()
     STEPS_NEED_INTENTS = auto()
@@ -40,7 +40,7 @@ class Rule(Enum):
 
 
 class Number(IntEnum):
-    """An enumeration that is hashed as the number it is: states are hashed millions of times."""
+    """An enumeration with the hash of its number, as states are hashed millions of times."""
 
     __hash__ = int.__hash__
 
@@ -54,26 +54,26 @@ class Log(Number):
     ABORTED = auto()
     COMMITTED = auto()
     FINISHED = auto()
-    """The log has forgotten it once all was applied: nobody can tell that from `UNKNOWN`."""
+    """The log has removed it after it was applied: indistinguishable from `UNKNOWN`."""
 
 
 GONE: Final = (Log.UNKNOWN, Log.FINISHED)
-"""The log has no entry: none has arrived, it was lost, or it was forgotten."""
+"""The log has no entry: it has not arrived, was lost, or was removed."""
 
 
 class At(Number):
-    """Where a coordinator stands."""
+    """The step of a coordinator."""
 
     IDLE = auto()
     LOCKING = auto()
     WITHDRAWING = auto()
-    """It has given up a blind write, which has to be aborted, as others may find it committed."""
+    """It has given up a blind write, which must be aborted, as others can find it committed."""
     # From here on it does not depend on the log.
     LOOKING = auto()
-    """The log says that its blind write is aborted, which may have happened before nevertheless."""
+    """The log calls its blind write aborted, which can have happened before nevertheless."""
     APPLYING = auto()
     ACKNOWLEDGED = auto()
-    LEFT = auto()
+    REFUSED = auto()
     """It has reported that its write does not happen, and removes its intents."""
 
 
@@ -88,14 +88,14 @@ class Sent(Number):
 
 @dataclass(frozen=True)
 class World:
-    """What there is, and which rules hold.
+    """The participants, and the rule that is broken.
 
     Attributes:
         joint: The records that each joint write touches; it locks both.
         singles: The records that the client writes one after the other.
-        reads: Whether the object is read, again and again.
-        crashes: How many coordinators may stop, at any step.
-        equal: Whether the records carry the same joint write at first.
+        reads: Whether the object is read, repeatedly.
+        crashes: How many coordinators can stop, at any step.
+        equal: Whether the records have the same last joint write initially.
         blind: Which of the joint writes are blind: staged, and committed by their intents.
         broken: A rule that does not hold.
     """
@@ -128,11 +128,11 @@ class Coordinator(NamedTuple):
     locks: tuple[Sent, Sent]
 
 
-class Found(NamedTuple):
-    """What others know of a write.
+class Evidence(NamedTuple):
+    """What others have learnt of a write.
 
     `held`: they have seen that a record has the intent of a blind write, or was written by it.
-    `aborted`: the log has said that it does not happen, before any of it had.
+    `aborted`: the log has reported it aborted, before it had any effect.
     """
 
     held: tuple[bool, bool] = (False, False)
@@ -140,35 +140,35 @@ class Found(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """A reader: what it has read of each record, this time and the time before."""
+    """A reader: the records that it has read, in the current and in the first attempt."""
 
-    now: tuple[Record | None, Record | None] = (None, None)
+    current: tuple[Record | None, Record | None] = (None, None)
     first: tuple[Record, Record] | None = None
-    acknowledged: int = 0
+    acknowledge: int = 0
 
 
 class State(NamedTuple):
-    """Everything; writes are known by numbers, sets of them as bits."""
+    """The whole state; writes are numbers, sets of writes are bits."""
 
     records: tuple[Record, Record]
     log: tuple[Log, ...]
     coordinators: tuple[Coordinator, ...]
-    found: tuple[Found, ...]
+    evidence: tuple[Evidence, ...]
     singles: int
     reader: Reader | None
-    acknowledged: int
+    acknowledge: int
     before: tuple[int, ...]
     """For each write, those that were acknowledged before it began."""
 
 
 class Move(NamedTuple):
-    """A step, the state after it, and whether that breaks a guarantee."""
+    """A step, the state after it, and whether the step breaks a guarantee."""
 
-    what: str
+    label: str
     state: State
     broken: bool = False
     by: int | None = None
-    """The coordinator that makes this move; None: anyone may."""
+    """The coordinator that makes this move; None: any participant can."""
 
 
 def has_intent(state: State, number: int) -> bool:
@@ -181,31 +181,31 @@ def has_taken_effect(state: State, number: int) -> bool:
 
 
 def with_intent(state: State, number: int) -> State:
-    return state._replace(before=replaced(state.before, number, state.acknowledged))
+    return state._replace(before=replace_item(state.before, number, state.acknowledged))
 
 
-def acknowledged(state: State, number: int) -> State:
+def acknowledge(state: State, number: int) -> State:
     return state._replace(acknowledged=state.acknowledged | 1 << number)
 
 
-def may_commit(world: World, it: Coordinator) -> bool:
+def may_commit(world: World, coordinator: Coordinator) -> bool:
     """Whether a coordinator has all the answers that its commit needs."""
-    answered = [*it.locks, it.begin]
+    answers = [*coordinator.locks, coordinator.begin]
     if not world.keeps(Rule.COMMIT_NEEDS_ALL_INTENTS):
-        answered = [it.locks[0], it.begin]
-    return all(sent is Sent.DONE for sent in answered)
+        answers = [coordinator.locks[0], coordinator.begin]
+    return all(sent is Sent.DONE for sent in answers)
 
 
-# Millions of states are made by these: by position, as `_replace` takes two to three times as long.
+# These make millions of states: by position, as `_replace` takes two to three times as long.
 
 
 def with_coordinator(state: State, number: int, coordinator: Coordinator) -> State:
-    changed = replaced(state[2], number, coordinator)
+    changed = replace_item(state[2], number, coordinator)
     return State(state[0], state[1], changed, state[3], state[4], state[5], state[6], state[7])
 
 
-def with_found(state: State, number: int, found: Found) -> State:
-    changed = replaced(state[3], number, found)
+def with_evidence(state: State, number: int, evidence: Evidence) -> State:
+    changed = replace_item(state[3], number, evidence)
     return State(state[0], state[1], state[2], changed, state[4], state[5], state[6], state[7])
 
 
@@ -213,13 +213,13 @@ def with_reader(state: State, reader: Reader | None) -> State:
     return State(state[0], state[1], state[2], state[3], state[4], reader, state[6], state[7])
 
 
-def logged(state: State, number: int, log: Log) -> State:
-    found = state[3][number]
-    if log is Log.COMMITTED:  # what was seen before decides nothing any more
-        state = with_found(state, number, Found(aborted=found.aborted))
-    elif log is Log.ABORTED and not found.aborted and not has_taken_effect(state, number):
-        state = with_found(state, number, Found(found.held, aborted=True))
-    changed = replaced(state[1], number, log)
+def with_log(state: State, number: int, log: Log) -> State:
+    evidence = state[3][number]
+    if log is Log.COMMITTED:  # earlier evidence no longer decides anything
+        state = with_evidence(state, number, Evidence(aborted=evidence.aborted))
+    elif log is Log.ABORTED and not evidence.aborted and not has_taken_effect(state, number):
+        state = with_evidence(state, number, Evidence(evidence.held, aborted=True))
+    changed = replace_item(state[1], number, log)
     return State(state[0], changed, state[2], state[3], state[4], state[5], state[6], state[7])
 
 
@@ -237,74 +237,74 @@ def put(
         record.intent if intent is None else intent,
         record.joint if joint is None else joint,
     )
-    records = replaced(state.records, at, changed)
+    records = replace_item(state.records, at, changed)
     return State(records, state[1], state[2], state[3], state[4], state[5], state[6], state[7])
 
 
-def replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
+def replace_item(items: tuple[Any, ...], at: int, item: object) -> Any:
     return (*items[:at], item, *items[at + 1 :])
 
 
-def without_what_is_over(state: State) -> State:
-    """Forget what nobody depends on any more of joint writes that are over.
+def without_finished(state: State) -> State:
+    """Forget the parts of finished joint writes on which nothing depends any more.
 
-    A write that has no intents, and gets no more, does nothing to a record; and once its
-    coordinator has learnt what it needs of the log, nobody is interested in what that says.
+    A write that has no intents, and gets no more, changes no record; and once its coordinator has
+    read all it needs from the log, nothing depends on the log's entry.
     """
-    for number, it in enumerate(state[2]):
-        over = it.at >= At.LOOKING and Sent.UNDER_WAY not in it.locks
-        if over and not has_intent(state, number):
-            locks = it.locks if it.at is At.LOOKING else (Sent.DONE, Sent.DONE)
-            state = logged(state, number, Log.UNKNOWN)
-            state = with_coordinator(state, number, Coordinator(it.at, Sent.DONE, locks))
-            state = with_found(state, number, Found())
+    for number, coordinator in enumerate(state[2]):
+        is_over = coordinator.at >= At.LOOKING and Sent.UNDER_WAY not in coordinator.locks
+        if is_over and not has_intent(state, number):
+            locks = coordinator.locks if coordinator.at is At.LOOKING else (Sent.DONE, Sent.DONE)
+            state = with_log(state, number, Log.UNKNOWN)
+            state = with_coordinator(state, number, Coordinator(coordinator.at, Sent.DONE, locks))
+            state = with_evidence(state, number, Evidence())
     return state
 
 
-def one_of_twins(state: State) -> State:
-    """Of a state and that with its two joint writes exchanged, return the same one for both."""
-    one, other = zip(state.coordinators, state.log, state.found, strict=True)
+def canonical_twin(state: State) -> State:
+    """Return the same state for a state and its twin, with the two joint writes exchanged."""
+    one, other = zip(state.coordinators, state.log, state.evidence, strict=True)
     if one < other:
         return state
-    return exchanged(state) if other < one else min(state, exchanged(state))
+    return exchange(state) if other < one else min(state, exchange(state))
 
 
-def exchanged(state: State) -> State:
-    """Give each of two joint writes the number of the other."""
-    one, other, *singles = map(_exchanged_bits, state.before)
+def exchange(state: State) -> State:
+    """Exchange the numbers of the two joint writes."""
+    one, other, *singles = map(_exchange_bits, state.before)
     reader = state.reader
     return State(
-        records=_exchanged_records(state.records),
+        records=_exchange_records(state.records),
         log=state.log[::-1],
         coordinators=state.coordinators[::-1],
-        found=state.found[::-1],
+        evidence=state.evidence[::-1],
         singles=state.singles,
-        reader=reader and _exchanged_reader(reader),
-        acknowledged=_exchanged_bits(state.acknowledged),
+        reader=reader and _exchange_reader(reader),
+        acknowledged=_exchange_bits(state.acknowledged),
         before=(other, one, *singles),
     )
 
 
-def _exchanged_reader(reader: Reader) -> Reader:
-    first = reader.first and _exchanged_records(reader.first)
-    return Reader(_exchanged_records(reader.now), first, _exchanged_bits(reader.acknowledged))
+def _exchange_reader(reader: Reader) -> Reader:
+    first = reader.first and _exchange_records(reader.first)
+    return Reader(_exchange_records(reader.current), first, _exchange_bits(reader.acknowledged))
 
 
-def _exchanged_records(records: tuple[Any, Any]) -> Any:
+def _exchange_records(records: tuple[Any, Any]) -> Any:
     return tuple(
-        it
+        record
         and Record(
-            tuple(map(_exchanged_number, it.writes)),
-            _exchanged_number(it.intent),
-            _exchanged_number(it.joint),
+            tuple(map(_exchange_number, record.writes)),
+            _exchange_number(record.intent),
+            _exchange_number(record.joint),
         )
-        for it in records
+        for record in records
     )
 
 
-def _exchanged_number(number: int) -> int:
+def _exchange_number(number: int) -> int:
     return 1 - number if number in (0, 1) else number
 
 
-def _exchanged_bits(numbers: int) -> int:
+def _exchange_bits(numbers: int) -> int:
     return numbers & ~3 | (numbers & 1) << 1 | (numbers >> 1 & 1)

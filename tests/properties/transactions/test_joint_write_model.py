@@ -1,4 +1,4 @@
-"""Every interleaving of joint writes, and what each rule of the protocol is there for."""
+"""Every interleaving of joint writes, and the need for each rule of the protocol."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.properties.transactions.joint_write_model import (
 from tests.properties.transactions.joint_write_states import (
     Rule,
     World,
-    exchanged,
-    one_of_twins,
-    without_what_is_over,
+    canonical_twin,
+    exchange,
+    without_finished,
 )
 
 BOTH, ANCHOR = (0, 1), (0,)
@@ -46,73 +46,73 @@ SMALL = (
     World(joint=(BOTH, BOTH)),
     World(joint=(BOTH, ANCHOR), reads=True, crashes=0),
 )
-"""Some of these have a counterexample for each rule."""
+"""For each rule, one of these worlds has a counterexample."""
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
 def test_no_interleaving_breaks_a_guarantee(world: World) -> None:
-    """Nothing is lost, applied twice, out of order, torn for ever, or answered torn as whole.
+    """No write is lost, applied twice, out of order or torn for ever; no torn read looks whole.
 
-    What was reported as applied has been; what was reported as refused, or aborted, never is.
+    A write reported as applied was applied; one reported as refused or aborted never is.
     """
-    found = search(world)
-    assert found.path == ()
-    assert found.states > 1_000
+    result = search(world)
+    assert result.path == ()
+    assert result.states > 1_000
 
 
 @pytest.mark.parametrize("rule", Rule, ids=lambda rule: rule.name)
 def test_each_rule_is_needed(rule: Rule) -> None:
-    """Without any one of them, some interleaving breaks a guarantee."""
+    """Without the rule, some interleaving breaks a guarantee."""
     worlds = [replace(world, broken=rule) for world in SMALL]
     assert any(search(world).broken for world in worlds)
 
 
 @pytest.mark.parametrize("blind", [frozenset(), frozenset({0, 1})], ids=["logged", "staged"])
 def test_joint_writes_that_are_alike_can_be_exchanged(blind: frozenset[int]) -> None:
-    """The search visits one of two such states: whatever happens in one happens in the other."""
+    """The search visits one of two such states; the same moves are possible in the other."""
     world, random = World(joint=(BOTH, BOTH), singles=BOTH, reads=True, blind=blind), Random(0)
     for _ in range(50):
         state = initial_state(world)
         for _ in range(40):
-            possible = [(move.state, move.broken) for move in moves(world, state)]
-            twin = exchanged(state)
+            successors = [(move.state, move.broken) for move in moves(world, state)]
+            twin = exchange(state)
             after = {(move.state, move.broken) for move in moves(world, twin)}
-            assert after == {(exchanged(each), broken) for each, broken in possible}
-            assert one_of_twins(state) == one_of_twins(twin)
-            state = random.choice(possible)[0]
+            assert after == {(exchange(successor), broken) for successor, broken in successors}
+            assert canonical_twin(state) == canonical_twin(twin)
+            state = random.choice(successors)[0]
 
 
 @pytest.mark.parametrize("blind", [frozenset(), frozenset({0})], ids=["logged", "staged"])
-def test_nobody_sees_a_reader(blind: frozenset[int]) -> None:
-    """The search finds the moves of others once for all that a reader may have read."""
+def test_other_moves_do_not_depend_on_a_reader(blind: frozenset[int]) -> None:
+    """The search finds the writers' moves once for all states of a reader."""
     world, random = World(singles=BOTH, reads=True, crashes=2, blind=blind), Random(0)
-    found = moves_or_end(world)
+    all_moves = moves_or_end(world)
     for _ in range(200):
         state = initial_state(world)
         for _ in range(40):
             possible = list(moves(world, state))
-            assert list(found(state)) == possible
+            assert list(all_moves(state)) == possible
             state = random.choice(possible).state
             if not any(moves(world, state)):
                 break
 
 
 @pytest.mark.parametrize("blind", [frozenset(), frozenset({0, 1})], ids=["logged", "staged"])
-def test_what_is_over_is_of_no_interest(blind: frozenset[int]) -> None:
-    """The search forgets it: from there the same can happen, and breaks the same guarantees."""
+def test_finished_writes_do_not_affect_later_moves(blind: frozenset[int]) -> None:
+    """The search forgets them: the same moves are possible then, and break the same guarantees."""
     world, random = World(joint=(BOTH, BOTH), singles=BOTH, blind=blind), Random(0)
-    forgotten = 0
+    count = 0
     for _ in range(100):
         state = initial_state(world)
         for _ in range(60):
-            possible, forgetful = list(moves(world, state)), without_what_is_over(state)
-            if forgetful != state:
-                forgotten += 1
-                after, same = (
-                    {(without_what_is_over(move.state), move.broken) for move in each}
-                    for each in (possible, moves(world, forgetful))
+            possible, reduced = list(moves(world, state)), without_finished(state)
+            if reduced != state:
+                count += 1
+                after, reduced_after = (
+                    {(without_finished(move.state), move.broken) for move in state_moves}
+                    for state_moves in (possible, moves(world, reduced))
                 )
-                nothing = (forgetful, False)
-                assert after - {nothing} == same - {nothing}
+                no_move = (reduced, False)
+                assert after - {no_move} == reduced_after - {no_move}
             state = random.choice(possible).state if possible else initial_state(world)
-    assert forgotten > 100
+    assert count > 100

@@ -50,7 +50,7 @@ VALUES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 
 
 def objects_of(class_name: str) -> st.SearchStrategy[Values]:
-    """Most fields have a value; one may be null, and another missing."""
+    """Return a strategy of objects: most fields have a value, one can be null, another missing."""
     fields = VALUES[class_name]
     names = st.sampled_from([*fields, *[""] * len(fields)])
     return st.tuples(st.fixed_dictionaries(fields), names, names).map(
@@ -62,8 +62,8 @@ def objects_of(class_name: str) -> st.SearchStrategy[Values]:
     )
 
 
-# What a condition, a row, or an aggregate may be about.
-OWN: dict[str, list[tuple[str, st.SearchStrategy[Any]]]] = {
+# Paths for conditions, rows and aggregates, with constants.
+PATHS: dict[str, list[tuple[str, st.SearchStrategy[Any]]]] = {
     "customers": [("id", st.sampled_from(IDS)), ("city", CITIES), ("rank", SMALL)],
     "orders": [
         ("id", st.sampled_from(IDS)),
@@ -115,17 +115,17 @@ def filters(draw: st.DrawFn, paths: list[tuple[str, st.SearchStrategy[Any]]]) ->
 @st.composite
 def views(draw: st.DrawFn) -> dict[str, Any]:
     class_name = draw(st.sampled_from(sorted(VALUES)))
-    paths = list(OWN[class_name])
+    paths = list(PATHS[class_name])
     view: dict[str, Any] = {"class": class_name}
     joins: list[dict[str, Any]] = []
     for number in range(draw(st.sampled_from([0, 1, 1, 2]))):
         join = dict(draw(st.sampled_from(JOINS[class_name])))
         target = join.get("class") or {"orders": "customers", "returns": "orders"}[class_name]
         if draw(st.integers(0, 2)) == 0:
-            join["filter"] = draw(filters(OWN[target]))
+            join["filter"] = draw(filters(PATHS[target]))
         if draw(st.integers(0, 2)):
             join["as"] = f"j{number}"
-            paths += [(f"j{number}.{path}", constants) for path, constants in OWN[target]]
+            paths += [(f"j{number}.{path}", constants) for path, constants in PATHS[target]]
         else:
             join["anti"] = True
         joins.append(join)
@@ -137,8 +137,10 @@ def views(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         view["aggregate"] = draw(aggregates(names))
     elif draw(st.booleans()):
-        whole = ["note", "tags"] if class_name == "orders" else []
-        view["fields"] = draw(st.lists(st.sampled_from(names + whole), min_size=1, unique=True))
+        containers = ["note", "tags"] if class_name == "orders" else []
+        view["fields"] = draw(
+            st.lists(st.sampled_from(names + containers), min_size=1, unique=True)
+        )
     return view
 
 
@@ -148,8 +150,8 @@ def aggregates(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
     compute: dict[str, Any] = {"n": {"count": "*"}}
     for number in range(draw(st.integers(0, 3))):
         function = draw(st.sampled_from(["count", "sum", "avg", "min", "max"]))
-        among = numbers if function in {"sum", "avg"} else names
-        compute[f"r{number}"] = {function: draw(st.sampled_from(among or names))}
+        candidates = numbers if function in {"sum", "avg"} else names
+        compute[f"r{number}"] = {function: draw(st.sampled_from(candidates or names))}
     aggregate: dict[str, Any] = {"compute": compute}
     if draw(st.integers(0, 2)):
         aggregate["group"] = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
@@ -169,7 +171,7 @@ OPERATIONS = st.sampled_from(sorted(VALUES)).flatmap(
 
 
 class Feed:
-    """What happened, its objects by class and id, and the view of all that was published."""
+    """A feed, its objects by class and id, and the view as published."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -181,7 +183,7 @@ class Feed:
         self.evaluation = self.load()
 
     def load(self) -> Evaluation:
-        """Evaluate the view anew over what there is, as another holder does, and publish that."""
+        """Evaluate the view over the current objects, as a new holder does, and publish it."""
         evaluation = Evaluation(routes())
         for class_name, objects in self.objects.items():
             for id_, values in objects.items():
@@ -226,8 +228,8 @@ class Feed:
         for change in changes:
             self.evaluation.apply(change)
         for change in self.last.get((class_name, id_), ()):
-            self.evaluation.apply(change)  # one that is sent again has no effect
-        self.last[class_name, id_] = [each for each in changes if each.after is not None]
+            self.evaluation.apply(change)  # a redelivered change has no effect
+        self.last[class_name, id_] = [change for change in changes if change.after is not None]
         self.publish(self.evaluation.take().get("view", []))
 
 
@@ -247,16 +249,20 @@ def test_a_view_equals_full_evaluation_after_every_prefix(
 
 
 @given(st.lists(st.floats(-1e300, 1e300) | st.integers(-5, 5), max_size=20), st.data())
-def test_what_is_taken_from_a_sum_leaves_the_exact_rest(numbers: list[Any], data: Any) -> None:
-    gone = data.draw(st.lists(st.sampled_from(range(len(numbers))), unique=True)) if numbers else []
+def test_removing_numbers_from_a_sum_is_exact(numbers: list[Any], data: Any) -> None:
+    removed = (
+        data.draw(st.lists(st.sampled_from(range(len(numbers))), unique=True)) if numbers else []
+    )
     total = Sum()
     for number in numbers:
         total.add(number)
-    for index in gone:
+    for index in removed:
         total.add(numbers[index], -1)
-    left = [number for index, number in enumerate(numbers) if index not in gone]
-    exact = sum(Fraction(decimal_of(number)) for number in left)
-    assert total.result() == ((float(exact) if _has_float(left) else exact) if left else None)
+    remaining = [number for index, number in enumerate(numbers) if index not in removed]
+    exact = sum(Fraction(decimal_of(number)) for number in remaining)
+    assert total.result() == (
+        (float(exact) if _has_float(remaining) else exact) if remaining else None
+    )
 
 
 def _has_float(numbers: list[Any]) -> bool:
@@ -264,14 +270,14 @@ def _has_float(numbers: list[Any]) -> bool:
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), max_size=200), st.booleans())
-def test_an_extreme_follows_what_is_added_and_taken(
+def test_an_extreme_follows_additions_and_removals(
     steps: list[tuple[int, bool]], greatest: bool
 ) -> None:
     extreme, present = Extreme(greatest=greatest), Counter[int]()
-    for value, comes in steps:
-        if comes or present[value]:
-            times = 1 if comes else -1
+    for value, is_added in steps:
+        if is_added or present[value]:
+            times = 1 if is_added else -1
             extreme.add(value, times)
             present[value] += times
-        there = list(present.elements())
-        assert extreme.result() == ((max if greatest else min)(there) if there else None)
+        values = list(present.elements())
+        assert extreme.result() == ((max if greatest else min)(values) if values else None)

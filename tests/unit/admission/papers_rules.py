@@ -1,4 +1,4 @@
-"""The vocabulary and the five rules of the paper, and a model of its system (overload_cadl.md)."""
+"""The paper's vocabulary, its five rules, and a model of its system (overload_cadl.md)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LOW, HIGH = 1, 10
 
 @dataclass
 class System:
-    """Queries of equal cost, whose load is known at once: the sheet's model E1."""
+    """Queries of equal cost, whose load is measured without delay: the sheet's model E1."""
 
     rules: RuleSet
     cost: float = 100 / 15
@@ -74,29 +74,29 @@ class System:
 
     def names(self, state: str, prio: int | None = None) -> list[str]:
         queries = self.queries.values()
-        wanted = [q for q in queries if q["state"] == state and prio in (None, q["prio"])]
-        return [query["name"] for query in wanted]
+        matches = [q for q in queries if q["state"] == state and prio in (None, q["prio"])]
+        return [query["name"] for query in matches]
 
     def add(self, name: str, prio: int) -> None:
         self.queries[name] = {"name": name, "prio": prio, "state": "INACTIVE"}
-        self._follow(self._start(name))
+        self._process(self._start(name))
 
     def tick(self) -> None:
-        self._follow([Event("TryRestartQueryEvent")])
+        self._process([Event("TryRestartQueryEvent")])
 
     def decide(self, event: Event) -> list[Decision]:
         queries = [dict(query) for query in self.queries.values()]
         snapshot = Snapshot({"curCpuLoad": self.load}, {"query": queries})
         return self.rules.decide(event, snapshot, self.random)
 
-    def _follow(self, events: Iterable[Event]) -> None:
-        waiting = deque(events)
-        while waiting:
-            for decision in self.decide(waiting.popleft()):
+    def _process(self, events: Iterable[Event]) -> None:
+        pending = deque(events)
+        while pending:
+            for decision in self.decide(pending.popleft()):
                 if decision.holds:
                     self.fired.append(decision.rule.number)
                 for action in decision.actions:
-                    waiting += self._act(action)
+                    pending += self._act(action)
 
     def _act(self, action: PlannedAction) -> list[Event]:
         (query,) = action.arguments

@@ -1,4 +1,4 @@
-"""The language of rules: what it takes, and where it says that something is wrong."""
+"""The language of rules: accepted syntax, and located mistakes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _TAIL = " THEN stopQuery(e.query)"
 def problems(text: str) -> list[tuple[int, int, str]]:
     with pytest.raises(RulesInvalid) as refused:
         parse_rules(text, PAPER)
-    found = refused.value.extra["problems"]
-    return [(each["line"], each["column"], each["detail"]) for each in found]
+    entries = refused.value.extra["problems"]
+    return [(entry["line"], entry["column"], entry["detail"]) for entry in entries]
 
 
-def of_condition(condition: str) -> str:
+def problem_in(condition: str) -> str:
     ((line, column, detail),) = problems(_HEAD + condition + _TAIL)
     assert line == 1
     return f"{column - len(_HEAD)}: {detail}"
 
 
-def test_the_five_rules_are_taken_as_they_are_written() -> None:
+def test_the_five_rules_are_parsed_as_printed() -> None:
     rules = parse_rules(FIVE_RULES, PAPER).rules
     assert [rule.number for rule in rules] == [1, 2, 3, 4, 5]
     assert rules[0].condition.text == "curCpuLoad() > 70 AND e.query.prio < 10"
@@ -36,7 +36,7 @@ def test_the_five_rules_are_taken_as_they_are_written() -> None:
     assert rules[4].actions[0].text == "startQuery(selectRandomQuery(state=INACTIVE AND prio<10))"
 
 
-def test_keywords_have_either_case_and_comments_are_passed_over() -> None:
+def test_keywords_have_either_case_and_comments_are_skipped() -> None:
     text = (
         "-- sheds load\non event QueryActivatedEvent e if curCpuLoad() > 1 then stopQuery(e.query)"
     )
@@ -44,7 +44,7 @@ def test_keywords_have_either_case_and_comments_are_passed_over() -> None:
     assert rule.at.line == 2
 
 
-def test_no_text_is_no_rules() -> None:
+def test_an_empty_text_has_no_rules() -> None:
     assert parse_rules(" \n-- nothing\n", PAPER).rules == ()
 
 
@@ -89,11 +89,11 @@ def test_operators_bind_as_in_sql() -> None:
         ("__import__('os')", "1: the character '_' is none of the language"),
     ],
 )
-def test_a_mistake_is_named_where_it_is(condition: str, expected: str) -> None:
-    assert of_condition(condition) == expected
+def test_a_mistake_is_located(condition: str, expected: str) -> None:
+    assert problem_in(condition) == expected
 
 
-def test_the_mistakes_of_several_rules_are_named() -> None:
+def test_the_mistakes_of_several_rules_are_located() -> None:
     text = """\
 ON EVENT QueryActivated e IF 1 < 2 THEN stopQuery(e.query)
 ON EVENT QueryActivatedEvent e IF 1 < TRUE THEN stopQuery(e.query), startQury(e.query)
@@ -105,7 +105,7 @@ ON EVENT QueryActivatedEvent e IF 1 < TRUE THEN stopQuery(e.query), startQury(e.
     ]
 
 
-def test_a_rule_without_syntax_does_not_hide_the_next() -> None:
+def test_a_syntax_error_in_a_rule_does_not_hide_the_next() -> None:
     rule = _HEAD + "1 <" + _TAIL
     assert [line for line, _, _ in problems(f"{rule}\n{rule}")] == [1, 2]
 
@@ -136,11 +136,11 @@ def test_size_is_bounded(text: str, expected: str) -> None:
 
 
 @given(st.text(max_size=200) | st.lists(st.sampled_from(FIVE_RULES.split())).map(" ".join))
-def test_any_text_is_parsed_or_refused_within_itself(text: str) -> None:
+def test_any_text_is_parsed_or_refused_at_a_position_in_it(text: str) -> None:
     try:
         parse_rules(text, PAPER)
     except RulesInvalid as refused:
         lines = text.split("\n")
-        for each in refused.extra["problems"]:
-            assert 1 <= each["line"] <= len(lines)
-            assert 1 <= each["column"] <= len(lines[each["line"] - 1]) + 1
+        for problem in refused.extra["problems"]:
+            assert 1 <= problem["line"] <= len(lines)
+            assert 1 <= problem["column"] <= len(lines[problem["line"] - 1]) + 1

@@ -1,4 +1,4 @@
-"""The guide to admission control: its rules are rules, and it names all that there is to name."""
+"""The guide to admission control: its rules work, and it names the whole vocabulary."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ GUIDE = (Path(__file__).parents[3] / "docs/admission.md").read_text()
 
 
 def block(language: str, number: int = 0) -> str:
-    found = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
-    return str(found[number])
+    blocks = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+    return str(blocks[number])
 
 
-def test_its_rules_behave_as_it_says() -> None:
+def test_its_rules_behave_as_documented() -> None:
     rules = parse_rules(block("cadl"), INSTALLATION)
     document = DryRunDocument.model_validate(json.loads(block("json")))
     assert document.snapshot is not None
@@ -39,12 +39,12 @@ def test_its_rules_behave_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("load", "fires"), [(62.9, True), (63, False), (66, False), (69, False), (70, False)]
 )
-def test_its_hysteresis_is_as_it_says(load: float, fires: bool) -> None:
+def test_its_hysteresis_is_as_documented(load: float, fires: bool) -> None:
     rules = parse_rules(block("cadl"), INSTALLATION)
     held = {"state": "INACTIVE", "prio": 1}
     snapshot = Snapshot({"workerCpuLoad": load}, {"run": [held]})
-    fired = [each.holds for each in rules.decide(Event("Timer"), snapshot, Random(1))]
-    assert any(fired) is fires
+    results = [decision.holds for decision in rules.decide(Event("Timer"), snapshot, Random(1))]
+    assert any(results) is fires
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,17 @@ def test_its_flow_of_reports_yields_to_others(name: str, paused_s: float, fires:
     ("late", "paused_s", "fired"),
     [(1, 0, [1]), (1, 5, []), (0, 5, [2]), (0, 0, [1])],
 )
-def test_its_costly_query_waits_for_quieter_times(
+def test_its_costly_query_waits_while_others_are_late(
     late: int, paused_s: float, fired: list[int]
 ) -> None:
     rules = parse_rules(block("cadl", 2), INSTALLATION)
     matches = {"name": "matches", "paused_s": paused_s, "late": 0}
     snapshot = Snapshot(subjects={"query": [matches, {"name": "a", "paused_s": 0, "late": late}]})
     events = Event("QueryLate", {"query": matches}), Event("Timer")
-    decisions = [each for event in events for each in rules.decide(event, snapshot, Random(1))]
-    assert [each.rule.number for each in decisions if each.holds] == fired
+    decisions = [
+        decision for event in events for decision in rules.decide(event, snapshot, Random(1))
+    ]
+    assert [decision.rule.number for decision in decisions if decision.holds] == fired
 
 
 @pytest.mark.parametrize(
@@ -86,10 +88,10 @@ def test_its_costly_query_waits_for_quieter_times(
         *(option.name for option in fields(Options)),
     ],
 )
-def test_it_names_all_there_is(name: str) -> None:
+def test_it_names_the_whole_vocabulary(name: str) -> None:
     assert re.search(rf"`{name}\b", GUIDE)
 
 
-def test_each_option_has_its_row_with_its_default() -> None:
+def test_each_option_has_a_row_with_its_default() -> None:
     for option in fields(Options):
         assert f"| `{option.name}` | {option.default:g} |" in GUIDE

@@ -9,7 +9,7 @@ from mediator.admission.evaluation import Event, Snapshot
 from tests.unit.admission.papers_rules import FIVE_RULES, HIGH, LOW, PAPER, System
 
 
-def fourteen_low_then_six_high(system: System) -> System:
+def add_fourteen_low_then_six_high(system: System) -> System:
     for number in range(1, 15):
         system.add(f"q{number}", LOW)
     for number in range(15, 21):
@@ -30,7 +30,7 @@ def test_high_queries_displace_low_ones(seed: int) -> None:
     """E1: six high and four low queries run at the end, at 66.7 %."""
     system = System.of()
     system.random.seed(seed)
-    fourteen_low_then_six_high(system)
+    add_fourteen_low_then_six_high(system)
     assert len(system.names("ACTIVE", HIGH)) == 6
     assert len(system.names("ACTIVE", LOW)) == 4
     assert len(system.names("INACTIVE", LOW)) == 10
@@ -38,8 +38,8 @@ def test_high_queries_displace_low_ones(seed: int) -> None:
 
 
 def test_a_low_query_that_is_restarted_is_stopped_again() -> None:
-    """E1: with a load that is known at once, rule 5 and rule 1 undo one another at every tick."""
-    system = fourteen_low_then_six_high(System.of())
+    """E1: with a load measured without delay, rules 5 and 1 undo each other at every tick."""
+    system = add_fourteen_low_then_six_high(System.of())
     system.fired.clear()
     running = set(system.names("ACTIVE"))
     for _ in range(3):
@@ -48,19 +48,19 @@ def test_a_low_query_that_is_restarted_is_stopped_again() -> None:
     assert system.fired == [5, 1, 5, 1, 5, 1]
 
 
-def test_hysteresis_ends_that() -> None:
-    system = fourteen_low_then_six_high(System.of(f"SET hysteresis = 10 {FIVE_RULES}"))
+def test_hysteresis_prevents_the_restart() -> None:
+    system = add_fourteen_low_then_six_high(System.of(f"SET hysteresis = 10 {FIVE_RULES}"))
     system.fired.clear()
     system.tick()
     assert system.fired == []
-    system.queries["q20"]["state"] = "DONE"  # 60 %, and 63 % are asked for
+    system.queries["q20"]["state"] = "DONE"  # 60 %; restarts need less than 63 %
     system.tick()
     assert system.fired == [5]
     assert system.load == pytest.approx(66.7, abs=0.1)
 
 
 def test_all_conditions_see_one_snapshot() -> None:
-    """E2: rule 2 stops the only low query, and rule 3 does not fire as well."""
+    """E2: rule 2 stops the only low query; rule 3 does not fire."""
     system = System.of(cost=36)
     system.add("low", LOW)
     system.add("high", HIGH)
@@ -96,14 +96,14 @@ def test_high_queries_are_restarted_first() -> None:
 
 
 def test_a_choice_depends_on_the_seed_alone() -> None:
-    one, same, other = (fourteen_low_then_six_high(System.of()) for _ in range(3))
+    one, same, other = (add_fourteen_low_then_six_high(System.of()) for _ in range(3))
     assert one.names("ACTIVE") == same.names("ACTIVE")
     other = System.of()
     other.random.seed(2)
-    assert fourteen_low_then_six_high(other).names("ACTIVE") != one.names("ACTIVE")
+    assert add_fourteen_low_then_six_high(other).names("ACTIVE") != one.names("ACTIVE")
 
 
-def test_an_unknown_figure_lets_nothing_fire() -> None:
+def test_no_rule_fires_on_an_unknown_figure() -> None:
     rules = parse_rules(
         "ON EVENT TryRestartQueryEvent e IF NOT curCpuLoad() > 70 THEN startQuery("
         "selectRandomQuery(state=INACTIVE))",

@@ -1,4 +1,4 @@
-"""The load of a container, from files as Linux writes them."""
+"""The load of a container, from files in the format of Linux."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_container_with_a_quota(tmp_path: Path, clock: Clock) -> None:
     assert meter.read() == Load(None, 50.0)
     clock.now += 2
     write(group, cpu_stat="usage_usec 2500000\n")
-    assert meter.read().cpu == 50.0  # 1.5 s of the 3 s that one and a half processors have
+    assert meter.read().cpu == 50.0  # 1.5 s of 3 s: one and a half processors
 
 
 def test_a_machine_without_limits(
@@ -51,7 +51,7 @@ def test_a_machine_without_limits(
     assert meter.read().cpu == 75.0
 
 
-def test_what_cannot_be_read_is_not_known(tmp_path: Path, clock: Clock) -> None:
+def test_a_load_that_cannot_be_read_is_unknown(tmp_path: Path, clock: Clock) -> None:
     assert LoadMeter(tmp_path / "none", tmp_path / "none", clock).read() == Load(None, None)
 
 

@@ -1,4 +1,4 @@
-"""Refusals of requests: whom they concern, and that they end by themselves."""
+"""Refusals of requests: whom they concern, and that they expire."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_tenant_is_refused_until_its_time_is_over(clock: Clock) -> None:
     assert not refusals.active
 
 
-def test_what_has_a_lower_priority_is_refused(clock: Clock) -> None:
+def test_requests_of_a_lower_priority_are_refused(clock: Clock) -> None:
     refusals = Refusals(clock)
     refusals.refuse_below(5, 10)
     refusals.check_tenant("acme", 5)
@@ -97,7 +97,7 @@ def test_the_highest_priority_of_several_refusals_counts(clock: Clock) -> None:
     with pytest.raises(Unavailable) as refused:
         refusals.check_tenant("acme", 50)
     assert refused.value.retry_after_s == 10
-    # Both concern this one, which the longer one refuses for longer.
+    # Both apply to this request; the longer one determines the time.
     with pytest.raises(Unavailable) as refused:
         refusals.check_tenant("acme", 10)
     assert refused.value.retry_after_s == 30
@@ -115,7 +115,7 @@ def test_the_highest_priority_of_several_refusals_counts(clock: Clock) -> None:
     ("below", "refused", "admitted"),
     [(4.5, 4, 5), (1e300, 100, None), (float("inf"), 100, None), (-1.0, None, 0)],
 )
-def test_priorities_may_be_computed(
+def test_computed_priorities_are_accepted(
     clock: Clock, below: float, refused: int | None, admitted: int | None
 ) -> None:
     refusals = Refusals(clock)
@@ -128,16 +128,16 @@ def test_priorities_may_be_computed(
             refusals.check_tenant("acme", refused)
 
 
-@pytest.mark.parametrize(("seconds", "longest"), [(1e9, MAX_DURATION_S), (-5, 1.0), (0.1, 1.0)])
-def test_times_are_bounded(clock: Clock, seconds: float, longest: float) -> None:
+@pytest.mark.parametrize(("seconds", "retry_after_s"), [(1e9, LONGEST_S), (-5, 1.0), (0.1, 1.0)])
+def test_times_are_bounded(clock: Clock, seconds: float, retry_after_s: float) -> None:
     refusals = Refusals(clock)
     refusals.refuse_class("shop.orders", seconds)
     with pytest.raises(Unavailable) as refused:
         refusals.check_class("shop", "orders")
-    assert refused.value.retry_after_s == longest
+    assert refused.value.retry_after_s == retry_after_s
 
 
-def test_all_ends_at_once(clock: Clock) -> None:
+def test_all_refusals_can_be_cleared(clock: Clock) -> None:
     refusals = Refusals(clock)
     refusals.refuse_tenant("acme", 10)
     refusals.refuse_below(5, 10)

@@ -1,4 +1,4 @@
-"""Two systems, a class placed on them, and the placements of its fields."""
+"""Systems, a class to place on them, and the placements of its fields."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ WRITER = system("writer", 0.01, 0.002)
 TWO = (READER, WRITER)
 
 
-def schema(fields: dict[str, Any], **rest: Any) -> Schema:
-    typed = {name: {"type": "string", **field} for name, field in fields.items()}
-    class_ = {"fields": typed, "annotations": rest.pop("require", [])}
-    return parse_schema("news", {"classes": {"articles": class_}, **rest})
+def schema(fields: dict[str, Any], **members: Any) -> Schema:
+    typed_fields = {name: {"type": "string", **field} for name, field in fields.items()}
+    class_ = {"fields": typed_fields, "annotations": members.pop("require", [])}
+    return parse_schema("news", {"classes": {"articles": class_}, **members})
 
 
-def where(decision: Decision) -> dict[str, str]:
+def systems_of(decision: Decision) -> dict[str, str]:
     return {n: p.system for n, p in decision.placements.items() if n.startswith("articles.")}
 
 

@@ -1,4 +1,4 @@
-"""Advice over documents: R1 and R2 of docs/papers/ppm.md as a client sends them; bad documents."""
+"""Advice on documents: R1 and R2 of docs/papers/ppm.md as a client sends them; bad documents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def document(**class_: Any) -> dict[str, Any]:
 
 def test_r1a_over_a_document() -> None:
     advice = advise(document())
-    systems = {node: placed["system"] for node, placed in advice["placements"].items()}
+    systems = {node: placement["system"] for node, placement in advice["placements"].items()}
     assert systems == {
         "*": "B",
         "articles": "B",
@@ -64,9 +64,9 @@ def test_r1a_over_a_document() -> None:
 def test_r1b_over_a_document() -> None:
     advice = advise(document(annotations=[{"require": "atomic_updates"}]))
     assert advice["scores"]["articles"] == pytest.approx({"A": 4.375, "B": 7.0708}, abs=1e-4)
-    placed = advice["placements"]["articles.hits"]
-    assert (placed["system"], placed["bound"], placed["kind"]) == ("B", True, "bound")
-    assert placed["why"] == (
+    placement = advice["placements"]["articles.hits"]
+    assert (placement["system"], placement["bound"], placement["kind"]) == ("B", True, "bound")
+    assert placement["why"] == (
         "articles stays on one system, as it requires atomic_updates: B reads twice as fast as A"
         " (2 ms, 4 ms), and read latency is 66.7 % of the score;"
         " out: C (lacks atomic_updates, required by articles)."
@@ -81,7 +81,7 @@ def test_r2_over_a_document() -> None:
     assert set(node["systems"]) == {"A", "B", "C"}
 
 
-def test_the_single_system_is_none_where_none_serves_everything() -> None:
+def test_the_best_single_system_is_none_if_none_serves_everything() -> None:
     body = document()
     fields = body["schema"]["classes"]["articles"]["fields"]
     fields["title"]["annotations"] = [{"require": "range_queries"}]
@@ -93,7 +93,7 @@ def test_the_single_system_is_none_where_none_serves_everything() -> None:
     assert "A lacks full_text_search, required by articles.body" in best["why"]
 
 
-def test_without_systems_the_registered_ones_are_advised_on() -> None:
+def test_without_systems_the_registered_ones_are_used() -> None:
     schema, registered = document()["schema"], [Candidate("B"), Candidate("A")]
     schema["classes"]["articles"]["fields"] = {"title": {"type": "string"}}
     assert advise({"schema": schema}, registered)["placements"]["*"]["system"] == "B"
@@ -102,7 +102,7 @@ def test_without_systems_the_registered_ones_are_advised_on() -> None:
     assert [location.pointer for location in refused.value.locations] == ["/schema/mode"]
 
 
-def test_mixing_goals_and_utilities_on_a_field_is_pointed_out() -> None:
+def test_mixing_goals_and_utilities_on_a_field_is_noted() -> None:
     body = document()
     curve = {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}
     body["schema"]["annotations"] = [{"metric": "write_latency", "utility": curve}]
@@ -144,12 +144,12 @@ def test_mistakes_in_a_document_are_located(
     path: tuple[str, ...], value: Any, location: str
 ) -> None:
     body = json.loads(json.dumps(document()))
-    inner = body
+    node = body
     for name in path[:-1]:
-        inner = inner[name]
+        node = node[name]
     if path:
-        inner[path[-1]] = value
+        node[path[-1]] = value
     with pytest.raises(Invalid) as refused:
         advise(body if path else value)
-    assert any(found.pointer.startswith(location) for found in refused.value.locations)
+    assert any(error.pointer.startswith(location) for error in refused.value.locations)
     assert isinstance(refused.value, SchemaInvalid) == location.startswith("/schema")

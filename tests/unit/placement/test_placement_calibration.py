@@ -1,4 +1,4 @@
-"""Calibration through the store port, against a store in memory with faults on demand."""
+"""Calibration through the store port, against an in-memory store with configurable faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mediator.stores.port import (
 
 
 class ScratchStore:
-    """Counts in memory; every `fail_every`th single call fails, all of them if it is 1."""
+    """In-memory counters; every `fail_every`th single call fails (all if 1)."""
 
     def __init__(
         self,
@@ -53,8 +53,10 @@ class ScratchStore:
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         self._single()
-        known = [None if self.forgets else self.counters.get(call.id) for call in calls]
-        return [None if count is None else Record("", 1, {}, {"counter": count}) for count in known]
+        counts = [None if self.forgets else self.counters.get(call.id) for call in calls]
+        return [
+            None if count is None else Record("", 1, {}, {"counter": count}) for count in counts
+        ]
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         for call in calls:
@@ -73,15 +75,15 @@ class ScratchStore:
             raise StoreUnavailable("gone")
 
 
-async def test_a_calibration_gives_every_metric_and_leaves_nothing_behind() -> None:
+async def test_a_calibration_measures_every_metric_and_leaves_nothing_behind() -> None:
     store = ScratchStore()
-    found = await calibrate(cast(Store, store), budget_s=0.05, concurrency=4)
-    assert set(found.metrics) == set(Metric)
-    assert all(value > 0 for value in found.metrics.values())
-    assert found.metrics[Metric.WRITE_AVAILABILITY] == 1
-    assert found.p99[Metric.WRITE_LATENCY] >= found.metrics[Metric.WRITE_LATENCY]
-    assert found.samples["write"] > 24
-    assert sum(store.counters.values()) == found.samples["write"] + 1
+    calibration = await calibrate(cast(Store, store), budget_s=0.05, concurrency=4)
+    assert set(calibration.metrics) == set(Metric)
+    assert all(value > 0 for value in calibration.metrics.values())
+    assert calibration.metrics[Metric.WRITE_AVAILABILITY] == 1
+    assert calibration.p99[Metric.WRITE_LATENCY] >= calibration.metrics[Metric.WRITE_LATENCY]
+    assert calibration.samples["write"] > 24
+    assert sum(store.counters.values()) == calibration.samples["write"] + 1
     assert store.prepared == store.dropped
     assert store.prepared[0].database == SCRATCH_DATABASE
     assert store.prepared[0].class_name.startswith("calibration_")
@@ -95,8 +97,8 @@ async def test_two_calibrations_never_share_a_scratch_class() -> None:
 
 
 async def test_calls_that_fail_lower_the_availability() -> None:
-    found = await calibrate(cast(Store, ScratchStore(fail_every=4)), budget_s=0.05)
-    assert found.metrics[Metric.READ_AVAILABILITY] == pytest.approx(0.75, abs=0.15)
+    calibration = await calibrate(cast(Store, ScratchStore(fail_every=4)), budget_s=0.05)
+    assert calibration.metrics[Metric.READ_AVAILABILITY] == pytest.approx(0.75, abs=0.15)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ async def test_calls_that_fail_lower_the_availability() -> None:
         ScratchStore(ignores=True),
     ],
 )
-async def test_a_store_that_does_not_answer_is_reported_and_its_scratch_dropped(
+async def test_a_failing_store_is_reported_and_its_scratch_class_dropped(
     store: ScratchStore,
 ) -> None:
     with pytest.raises((StoreUnavailable, StoreRefused)):

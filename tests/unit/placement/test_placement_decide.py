@@ -28,7 +28,7 @@ from tests.unit.placement.deciding import (
     WRITER,
     schema,
     system,
-    where,
+    systems_of,
 )
 
 
@@ -58,7 +58,7 @@ def test_a_field_that_the_default_system_cannot_hold_is_placed_elsewhere() -> No
     search = {"annotations": [{"require": "full_text_search"}]}
     searching = system("search", 0.01, 0.01, Capability.FULL_TEXT_SEARCH)
     decision = decide(schema({"hits": HITS, "body": body, "text": search}), (*TWO, searching))
-    assert where(decision) == {
+    assert systems_of(decision) == {
         "articles.hits": "writer",
         "articles.body": "reader",
         "articles.text": "search",
@@ -75,7 +75,7 @@ SHOP = {
 
 def shop(*systems: Candidate, **members: Any) -> dict[str, str]:
     decision = decide(parse_schema("shop", {"classes": SHOP, **members}), systems)
-    return {node: placed.system for node, placed in decision.placements.items()}
+    return {node: placement.system for node, placement in decision.placements.items()}
 
 
 def test_no_field_follows_the_goals_of_another_field_or_class() -> None:
@@ -89,12 +89,12 @@ def test_no_field_follows_the_goals_of_another_field_or_class() -> None:
     }
 
 
-def test_the_default_system_is_the_named_one_else_where_a_crash_loses_least() -> None:
+def test_the_default_system_is_the_named_one_else_the_most_durable() -> None:
     assert shop(FAST, SAFE, default={"system": "fast"})["customers.address"] == "fast"
     declared = replace(SAFE, durability_s=None, capabilities=frozenset({Capability.DURABILITY}))
     worse = replace(FAST, durability_s=2.0)
     assert shop(worse, declared)["customers.address"] == "safe"
-    assert shop(FAST, declared)["customers.address"] == "fast"  # 1 s either way
+    assert shop(FAST, declared)["customers.address"] == "fast"  # 1 s for both
     unknown = replace(SAFE, durability_s=None)
     assert shop(unknown, FAST)["customers.address"] == "fast"
     unmeasured = replace(SAFE, metrics={})
@@ -109,27 +109,27 @@ def test_equally_durable_systems_are_the_view_then_the_first_registered() -> Non
 
 def test_the_default_system_supports_all_that_its_class_requires() -> None:
     fields = {"note": {}, "text": {"annotations": [{"require": "full_text_search"}]}}
-    able = replace(FAST, capabilities=frozenset({Capability.FULL_TEXT_SEARCH}))
-    decision = decide(schema(fields), (SAFE, able))
-    assert set(where(decision).values()) == {"fast"}
+    capable = replace(FAST, capabilities=frozenset({Capability.FULL_TEXT_SEARCH}))
+    decision = decide(schema(fields), (SAFE, capable))
+    assert set(systems_of(decision).values()) == {"fast"}
     assert decision.why("articles.note") == (
         "nothing is required of it, so it is on the default system: only fast can do all that is"
         " required of articles; out: safe (lacks full_text_search, required by articles.text)."
     )
 
 
-def test_a_named_default_that_cannot_hold_a_class_leaves_it_to_the_others() -> None:
+def test_a_class_that_the_named_default_cannot_hold_is_placed_elsewhere() -> None:
     plan = schema({"title": {}}, require=[{"require": "joins"}], default={"system": "fast"})
-    able = replace(SAFE, capabilities=frozenset({Capability.JOINS}))
-    decision = decide(plan, (FAST, able))
-    assert where(decision) == {"articles.title": "safe"}
+    capable = replace(SAFE, capabilities=frozenset({Capability.JOINS}))
+    decision = decide(plan, (FAST, capable))
+    assert systems_of(decision) == {"articles.title": "safe"}
     assert "out: fast (lacks joins, required by articles)" in decision.why("articles.title")
 
 
 def test_requirements_of_a_field_decide_its_default_placement() -> None:
     """Requirements of another field do not change its placement."""
-    able = frozenset({Capability.SORTING})
-    safe, fast = replace(SAFE, capabilities=able), replace(FAST, capabilities=able)
+    capabilities = frozenset({Capability.SORTING})
+    safe, fast = replace(SAFE, capabilities=capabilities), replace(FAST, capabilities=capabilities)
     title = {"annotations": [SORTING]}
     for fields in ({"title": title}, {"title": title, "hits": HITS}):
         decision = decide(schema(fields), (fast, safe))
@@ -144,8 +144,8 @@ def test_requirements_of_a_field_decide_its_default_placement() -> None:
 
 
 def test_requirements_of_a_class_are_votes_of_its_fields() -> None:
-    able = frozenset({Capability.JOINS})
-    systems = replace(SAFE, capabilities=able), replace(FAST, capabilities=able)
+    capabilities = frozenset({Capability.JOINS})
+    systems = replace(SAFE, capabilities=capabilities), replace(FAST, capabilities=capabilities)
     plan = schema({"title": {}, "body": {}, "hits": HITS}, require=[{"require": "joins"}])
     scores = decide(plan, systems).ranking.children[0].scores
     assert scores == {"safe": pytest.approx(1), "fast": pytest.approx((1 + 1 + 20) / 3)}
@@ -155,7 +155,7 @@ def test_of_equal_scores_the_default_system_wins() -> None:
     annotation = {"utility": {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}}
     plan = schema({"title": {"annotations": [{"metric": "read_latency", **annotation}]}})
     decision = decide(plan, (FAST, SAFE))
-    assert where(decision) == {"articles.title": "safe"}
+    assert systems_of(decision) == {"articles.title": "safe"}
     assert decision.why("articles.title") == (
         "articles.title decides for itself: safe and fast score alike, and of the systems that can"
         " do all that is required of articles, safe loses least in a crash (0 s; fast 1 s)."
@@ -185,12 +185,12 @@ def test_the_default_is_the_view_and_has_metrics_if_any_system_has() -> None:
 def test_a_field_without_requirements_follows_its_declared_group() -> None:
     fields = {"hits": {**HITS, "group": "hot"}, "note": {"group": "hot"}, "rest": {"group": "cold"}}
     decision = decide(schema(fields), TWO)
-    assert where(decision) == {
+    assert systems_of(decision) == {
         "articles.hits": "writer",
         "articles.note": "writer",
         "articles.rest": "reader",
     }
-    kinds = {node: placed.choice.kind for node, placed in decision.placements.items()}
+    kinds = {node: placement.choice.kind for node, placement in decision.placements.items()}
     assert kinds["articles.hits"] == "own"
     assert kinds["articles.note"] == "follows"
     assert kinds["articles.rest"] == "default"
@@ -245,7 +245,7 @@ def test_groups_of_single_fields_get_names_that_fit_and_differ() -> None:
 
 def test_mode_entity_never_splits_an_object() -> None:
     decision = decide(schema({"title": TITLE, "hits": HITS}, mode="entity"), TWO)
-    assert set(where(decision).values()) == {"reader"}
+    assert set(systems_of(decision).values()) == {"reader"}
     assert decision.placements["articles.hits"].bound
     assert list(decision.groups["articles"]) == ["main"]
 
@@ -270,7 +270,7 @@ def test_routes_have_one_fragment_for_each_system_the_anchor_first() -> None:
     assert route.group_of == {"title": "main", "body": "main", "hits": "hits"}
 
 
-def test_the_anchor_fragment_is_there_even_without_fields() -> None:
+def test_the_anchor_fragment_exists_even_without_fields() -> None:
     middle = system("middle", 0.0015, 0.0022)
     plan = schema({"title": TITLE, "hits": HITS})
     decision = decide(plan, (READER, WRITER, middle))
@@ -285,8 +285,11 @@ def test_a_database_in_advisory_mode_has_no_routes() -> None:
 
 
 def test_the_view_is_the_best_ranked_system_proven_for_it() -> None:
-    needs = (Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES)
-    slow, quick = system("slow", 0.1, 0.1, *needs), system("quick", 0.01, 0.01, *needs)
+    capabilities = (Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES)
+    slow, quick = (
+        system("slow", 0.1, 0.1, *capabilities),
+        system("quick", 0.01, 0.01, *capabilities),
+    )
     plan = schema({"title": TITLE})
     assert view_system(plan, decide(plan, (READER, slow, quick))) == "quick"
     assert view_system(plan, decide(plan, TWO)) is None

@@ -19,19 +19,22 @@ A = Candidate("A", metrics={Metric.READ_LATENCY: 0.004})
 B = Candidate("B", metrics={Metric.READ_LATENCY: 0.002})
 
 
-def decided(annotation: dict[str, Any], *systems: Candidate, **members: str) -> Decision:
+def make_decision(annotation: dict[str, Any], *systems: Candidate, **members: str) -> Decision:
     annotations = [{"metric": "read_latency", **annotation}]
     field = {"type": "string", "annotations": annotations, **members}
     fields = {"title": field, "note": {"type": "string", **members}}
     return decide(parse_schema("news", {"classes": {"articles": {"fields": fields}}}), systems)
 
 
-def flips(explanation: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {each["system"]: (each["below"], each["above"]) for each in explanation["thresholds"]}
+def threshold_values(explanation: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {
+        threshold["system"]: (threshold["below"], threshold["above"])
+        for threshold in explanation["thresholds"]
+    }
 
 
 def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() -> None:
-    explanation = explain(decided({"goal": 0.02}, A, B), "articles.title")
+    explanation = explain(make_decision({"goal": 0.02}, A, B), "articles.title")
     json.dumps(explanation)
     assert explanation["system"] == "B"
     assert explanation["why"] == (
@@ -54,33 +57,35 @@ def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() ->
         "difference": pytest.approx(5),
         "ratio": pytest.approx(1),
     }
-    found = flips(explanation)
-    assert found["A"] == (pytest.approx(0.002), None)
-    assert found["B"] == (None, pytest.approx(0.004))
+    thresholds = threshold_values(explanation)
+    assert thresholds["A"] == (pytest.approx(0.002), None)
+    assert thresholds["B"] == (None, pytest.approx(0.004))
 
 
-def test_no_threshold_is_given_where_no_value_flips_the_choice() -> None:
+def test_there_is_no_threshold_if_no_value_changes_the_choice() -> None:
     curve = {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}
-    explanation = explain(decided({"utility": curve}, A, B), "articles.title")
+    explanation = explain(make_decision({"utility": curve}, A, B), "articles.title")
     assert explanation["system"] == "A"  # equal scores: the first registered
-    assert flips(explanation) == {"A": (None, pytest.approx(0.02)), "B": (None, None)}
+    assert threshold_values(explanation) == {"A": (None, pytest.approx(0.02)), "B": (None, None)}
 
 
-def test_a_step_flips_at_its_corner() -> None:
+def test_the_threshold_of_a_step_is_its_corner() -> None:
     curve = {"shape": "step", "points": [[0.0, 1], [0.003, 0.5]]}
-    found = flips(explain(decided({"utility": curve}, A, B), "articles.title"))
-    assert found["B"] == (None, 0.003)
-    assert found["A"] == (pytest.approx(0.003), None)
+    thresholds = threshold_values(
+        explain(make_decision({"utility": curve}, A, B), "articles.title")
+    )
+    assert thresholds["B"] == (None, 0.003)
+    assert thresholds["A"] == (pytest.approx(0.003), None)
 
 
 def test_a_field_that_follows_a_group_is_explained_by_it() -> None:
-    explanation = explain(decided({"goal": 0.02}, A, B, group="hot"), "articles.note")
+    explanation = explain(make_decision({"goal": 0.02}, A, B, group="hot"), "articles.note")
     assert (explanation["kind"], explanation["by"], explanation["score"]) == (
         "follows",
         "articles#hot",
         None,
     )
-    assert flips(explanation)["B"] == (None, pytest.approx(0.004))
+    assert threshold_values(explanation)["B"] == (None, pytest.approx(0.004))
     assert explanation["why"].startswith(
         "nothing is required of it, so it follows cache group articles#hot:"
         " B reads twice as fast as A"
@@ -96,9 +101,9 @@ def test_a_default_has_no_thresholds_and_a_single_candidate_no_margin() -> None:
         None,
         [],
     )
-    alone = explain(decided({"goal": 0.02}, B), "articles.title")
-    assert alone["margin"] is None
-    assert alone["why"] == "articles.title decides for itself: only B is left."
+    single = explain(make_decision({"goal": 0.02}, B), "articles.title")
+    assert single["margin"] is None
+    assert single["why"] == "articles.title decides for itself: only B is left."
 
 
 def why(annotations: list[dict[str, Any]], *systems: Candidate, **members: Any) -> str:
@@ -107,7 +112,7 @@ def why(annotations: list[dict[str, Any]], *systems: Candidate, **members: Any) 
     return decide(parse_schema("news", document), systems).why("articles.title")
 
 
-def measured(name: str, metric: Metric, value: float, p99: float = 1.0) -> Candidate:
+def candidate(name: str, metric: Metric, value: float, p99: float = 1.0) -> Candidate:
     return Candidate(name, metrics={metric: value}, p99={metric: p99})
 
 
@@ -138,7 +143,7 @@ def measured(name: str, metric: Metric, value: float, p99: float = 1.0) -> Candi
 def test_a_sentence_compares_the_best_two(
     metric: str, goal: float, values: tuple[float, float], sentence: str
 ) -> None:
-    systems = [measured(n, Metric(metric), v) for n, v in zip("AB", values, strict=True)]
+    systems = [candidate(n, Metric(metric), v) for n, v in zip("AB", values, strict=True)]
     explanation = why([{"metric": metric, "goal": goal}], *systems)
     assert explanation.startswith(f"articles.title decides for itself: {sentence}")
 
@@ -159,22 +164,22 @@ def test_a_sentence_names_the_metric_that_decides_between_the_best_two() -> None
 
 
 def test_a_sentence_names_the_statistic_and_a_curve_that_prefers_the_worse() -> None:
-    slow_tail = measured("A", Metric.READ_LATENCY, 0.001, p99=0.1)
+    slow_tail = candidate("A", Metric.READ_LATENCY, 0.001, p99=0.1)
     sentence = why(
         [{"metric": "read_latency", "goal": 0.01, "statistic": "p99"}],
         slow_tail,
-        measured("B", Metric.READ_LATENCY, 0.002, p99=0.05),
+        candidate("B", Metric.READ_LATENCY, 0.002, p99=0.05),
     )
     assert "B reads twice as fast as A (50 ms, 100 ms)" in sentence
     assert "the 99th percentile of read latency is 100 % of the score" in sentence
     curve = {"shape": "step", "points": [[0, 0], [0.0015, 1]]}
     odd = why(
-        [{"metric": "read_latency", "utility": curve}], A, measured("C", Metric.READ_LATENCY, 0)
+        [{"metric": "read_latency", "utility": curve}], A, candidate("C", Metric.READ_LATENCY, 0)
     )
     assert "the read latency of A suits it better than that of C (4 ms, 0 s)" in odd
 
 
-def test_a_sentence_names_the_first_few_systems_that_are_out() -> None:
+def test_a_sentence_names_the_first_few_systems_that_are_ruled_out() -> None:
     many = [Candidate(f"s{n}") for n in range(8)]
     sentence = why([{"metric": "read_latency", "goal": 0.01}], A, *many)
     reason = "has no measured read_latency, needed by articles.title"
@@ -196,9 +201,9 @@ def test_a_sentence_names_modes_and_named_defaults() -> None:
     )
 
 
-def test_a_node_that_is_not_there_is_not_found() -> None:
+def test_an_unknown_node_is_not_found() -> None:
     with pytest.raises(NotFound):
-        explain(decided({"goal": 0.02}, A), "articles.nothing")
+        explain(make_decision({"goal": 0.02}, A), "articles.nothing")
 
 
 def test_an_advantage_is_finite() -> None:

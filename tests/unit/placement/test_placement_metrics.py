@@ -1,4 +1,4 @@
-"""The metrics registry: figures of systems from live traffic, on a clock that the test sets."""
+"""The metrics registry: metrics of systems from live traffic, on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Traffic:
         return self.registry.candidate_metrics("redis")[0].get(metric)
 
     def spread(self, seconds: int, per_second: int) -> None:
-        """Make calls evenly for a while."""
+        """Spread calls evenly over some seconds."""
         for _ in range(seconds):
             for _ in range(per_second):
                 self.call()
@@ -82,7 +82,7 @@ def test_every_latency_has_a_bucket_within_its_error(seconds: float) -> None:
     assert median == pytest.approx(min(max(seconds, 1e-6), 134), rel=0.05)
 
 
-def test_a_percentile_of_nothing_is_not_known() -> None:
+def test_a_percentile_of_no_values_is_unknown() -> None:
     assert percentile([0] * BUCKETS, 0.99) is None
 
 
@@ -94,7 +94,7 @@ def test_a_latency_counts_half_after_its_half_life() -> None:
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx((0.5 * 0.010 + 0.040) / 1.5)
 
 
-def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
+def test_the_deviation_fades_with_its_calls() -> None:
     traffic = Traffic()
     traffic.call(0.010)
     traffic.call(0.030)
@@ -103,7 +103,7 @@ def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
     assert row["deviation_s"] == pytest.approx(0.010)
 
 
-def test_percentiles_forget_what_is_two_windows_old() -> None:
+def test_percentiles_forget_calls_older_than_two_windows() -> None:
     traffic = Traffic()
     traffic.call(1.0)
     traffic.clock.elapsed_s += 70
@@ -168,17 +168,19 @@ def test_availability_falls_while_the_breaker_is_open_and_recovers_after() -> No
 QUICK = History({Metric.WRITE_LATENCY: 0.00025}, {Metric.WRITE_LATENCY: 0.001})
 
 
-def calibrated(history: History = QUICK) -> Traffic:
+def make_calibrated(history: History = QUICK) -> Traffic:
     traffic = Traffic()
     traffic.registry.remember("redis", history)
     return traffic
 
 
-def burst(traffic: Traffic, *, calls: int = 3000, seconds: int = 3, took: float = 0.0053) -> None:
+def burst(
+    traffic: Traffic, *, calls: int = 3000, seconds: int = 3, latency_s: float = 0.0053
+) -> None:
     """Make many slow calls within a few seconds."""
     for _ in range(seconds):
         for _ in range(calls // seconds):
-            traffic.call(took)
+            traffic.call(latency_s)
         traffic.clock.elapsed_s += 1
 
 
@@ -188,7 +190,7 @@ def latencies(traffic: Traffic) -> tuple[float, float]:
 
 
 def test_history_is_replaced_by_lasting_traffic() -> None:
-    traffic = calibrated(History({Metric.WRITE_LATENCY: 0.010}, {Metric.WRITE_LATENCY: 0.030}))
+    traffic = make_calibrated(History({Metric.WRITE_LATENCY: 0.010}, {Metric.WRITE_LATENCY: 0.030}))
     assert latencies(traffic) == (0.010, 0.030)
     for _ in range(int(LATENCY_HALF_LIFE_S)):
         traffic.call(0.002)
@@ -200,8 +202,8 @@ def test_history_is_replaced_by_lasting_traffic() -> None:
     assert list(latencies(traffic)) == pytest.approx([0.002, 0.002], rel=0.06)
 
 
-def test_a_burst_hardly_shows_and_fades() -> None:
-    traffic = calibrated()
+def test_a_burst_has_little_effect_and_fades() -> None:
+    traffic = make_calibrated()
     burst(traffic)
     mean, p99 = latencies(traffic)
     assert 0.00025 < mean < 0.0003
@@ -211,7 +213,7 @@ def test_a_burst_hardly_shows_and_fades() -> None:
 
 
 def test_a_burst_among_calm_traffic_counts_by_its_seconds_not_by_its_calls() -> None:
-    traffic = calibrated()
+    traffic = make_calibrated()
     for _ in range(600):
         traffic.call(0.00025)
         traffic.clock.elapsed_s += 1
@@ -220,7 +222,7 @@ def test_a_burst_among_calm_traffic_counts_by_its_seconds_not_by_its_calls() -> 
 
 
 def test_only_a_new_calibration_resets_the_averages() -> None:
-    traffic = calibrated()
+    traffic = make_calibrated()
     burst(traffic, seconds=300)
     slow = latencies(traffic)
     traffic.registry.remember("redis", History(dict(QUICK.metrics), dict(QUICK.p99)))
@@ -230,7 +232,7 @@ def test_only_a_new_calibration_resets_the_averages() -> None:
 
 
 def test_a_new_calibration_forgets_no_outage() -> None:
-    traffic = calibrated()
+    traffic = make_calibrated()
     for _ in range(100):
         traffic.call()
     traffic.registry.observe(CircuitChanged("redis", open=True, reason="timeouts"))
@@ -241,8 +243,8 @@ def test_a_new_calibration_forgets_no_outage() -> None:
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.25)
 
 
-def test_figures_of_other_replicas_fade_by_the_clock_of_this_one() -> None:
-    one, two = calibrated(), calibrated()
+def test_metrics_of_other_replicas_fade_by_the_local_clock() -> None:
+    one, two = make_calibrated(), make_calibrated()
     two.clock.elapsed_s += 1e6
     burst(two, seconds=600)
     shared = json.loads(json.dumps(two.registry.snapshot()))
@@ -254,8 +256,8 @@ def test_figures_of_other_replicas_fade_by_the_clock_of_this_one() -> None:
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
 
 
-def test_figures_of_others_from_before_a_calibration_are_ignored() -> None:
-    one, two = calibrated(), calibrated()
+def test_metrics_of_others_from_before_a_calibration_are_ignored() -> None:
+    one, two = make_calibrated(), make_calibrated()
     burst(two, seconds=600)
     one.registry.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
     one.registry.merge([two.registry.snapshot()])
@@ -273,7 +275,7 @@ def test_other_observations_are_ignored() -> None:
     assert traffic.registry.statistics("redis") == []
 
 
-def test_a_system_that_is_forgotten_leaves_nothing() -> None:
+def test_a_forgotten_system_leaves_no_metrics() -> None:
     traffic = Traffic()
     traffic.call()
     traffic.registry.remember("redis", History({Metric.READ_LATENCY: 1}))
@@ -282,17 +284,17 @@ def test_a_system_that_is_forgotten_leaves_nothing() -> None:
     assert traffic.registry.statistics("redis") == []
 
 
-def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
+def test_replicas_share_their_metrics_through_snapshots() -> None:
     one, two, both = Traffic(), Traffic(), Traffic()
     for n in range(1, 41):
         (one if n % 4 else two).call(n / 1000)
         both.call(n / 1000)
     one.registry.merge([json.loads(json.dumps(two.registry.snapshot()))])
-    (merged,), (whole,) = one.registry.statistics("redis"), both.registry.statistics("redis")
+    (merged,), (expected,) = one.registry.statistics("redis"), both.registry.statistics("redis")
     assert merged == {
-        **whole,
-        "mean_s": pytest.approx(whole["mean_s"]),
-        "deviation_s": pytest.approx(whole["deviation_s"]),
+        **expected,
+        "mean_s": pytest.approx(expected["mean_s"]),
+        "deviation_s": pytest.approx(expected["deviation_s"]),
     }
     assert one.metric(Metric.WRITE_AVAILABILITY) == 1.0
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.021)  # each has seen one second
@@ -309,7 +311,7 @@ def test_the_capacity_of_replicas_adds_up() -> None:
 
 
 def test_the_load_of_a_replica_that_has_ended_counts_once() -> None:
-    """Another replica serves it at once; the last snapshot stays for a minute."""
+    """Another replica takes it over at once; the last snapshot stays for a minute."""
     one, two = Traffic(), Traffic()
     one.spread(10, per_second=30)
     two.spread(10, per_second=20)
@@ -359,7 +361,7 @@ def test_the_percentile_of_a_system_is_that_of_all_its_classes_and_replicas() ->
     assert p99[Metric.WRITE_LATENCY] == pytest.approx(0.099, rel=0.05)
 
 
-def test_classes_of_whose_calls_nothing_is_left_are_forgotten() -> None:
+def test_classes_whose_calls_have_faded_are_forgotten() -> None:
     traffic = Traffic()
     for n in range(100):
         traffic.call(class_name=f"class_{n}")
@@ -381,7 +383,7 @@ def test_scoring_costs_the_same_for_any_number_of_classes() -> None:
 
         for n in range(classes):
             traffic.call(class_name=f"class_{n}")
-        traffic.registry.candidate_metrics("redis")  # takes up what waits
+        traffic.registry.candidate_metrics("redis")  # processes the pending observations
         sys.setprofile(count)
         try:
             traffic.registry.candidate_metrics("redis")

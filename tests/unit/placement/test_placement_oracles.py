@@ -51,7 +51,7 @@ def newspaper(
     return {"mode": "mixed", "classes": classes}
 
 
-def placed(document: dict[str, Any]) -> Decision:
+def decide_on(document: dict[str, Any]) -> Decision:
     return decide(parse_schema("news", document), SYSTEMS)
 
 
@@ -65,8 +65,8 @@ def scores(decision: Decision, node: str) -> dict[str, float]:
 
 def test_the_printed_utility_at_five_latencies() -> None:
     curve = Linear(((0.020, 1.0), (0.050, 0.0)))
-    found = [evaluate(curve, ms / 1000) for ms in (10, 20, 35, 50, 80)]
-    assert found == pytest.approx([1, 1, 0.5, 0, 0])
+    utilities = [evaluate(curve, ms / 1000) for ms in (10, 20, 35, 50, 80)]
+    assert utilities == pytest.approx([1, 1, 0.5, 0, 0])
 
 
 def test_the_printed_performance_indices() -> None:
@@ -75,7 +75,7 @@ def test_the_printed_performance_indices() -> None:
 
 
 def test_r1a_without_a_class_annotation_the_object_is_split() -> None:
-    decision = placed(newspaper())
+    decision = decide_on(newspaper())
     assert scores(decision, "articles.hits") == pytest.approx({"A": 3.125, "B": 1.2125})
     assert scores(decision, "articles.title") == pytest.approx({"A": 5, "B": 10})
     assert systems(decision)["articles.hits"] == "A"
@@ -87,7 +87,7 @@ def test_r1a_without_a_class_annotation_the_object_is_split() -> None:
 
 
 def test_r1b_a_class_requirement_ties_the_whole_class_to_one_system() -> None:
-    decision = placed(newspaper(require=[ATOMIC]))
+    decision = decide_on(newspaper(require=[ATOMIC]))
     assert scores(decision, "articles") == pytest.approx({"A": 4.375, "B": 7.0708}, abs=1e-4)
     assert set(systems(decision).values()) == {"B"}
     assert decision.placements["articles.hits"].bound
@@ -97,7 +97,7 @@ def test_r1b_a_class_requirement_ties_the_whole_class_to_one_system() -> None:
 
 
 def test_r1c_a_system_that_one_child_excludes_is_no_longer_common() -> None:
-    decision = placed(newspaper(require=[ATOMIC], title=[{"require": "range_queries"}]))
+    decision = decide_on(newspaper(require=[ATOMIC], title=[{"require": "range_queries"}]))
     assert scores(decision, "articles") == pytest.approx({"A": 4.375})
     assert set(systems(decision).values()) == {"A"}
     assert decision.ranking.children[0].dropped["B"] == (
@@ -106,7 +106,7 @@ def test_r1c_a_system_that_one_child_excludes_is_no_longer_common() -> None:
 
 
 def test_r1d_the_database_is_the_mean_of_its_classes_not_of_all_fields() -> None:
-    decision = placed(newspaper(require=[ATOMIC], user=True))
+    decision = decide_on(newspaper(require=[ATOMIC], user=True))
     assert scores(decision, "*") == pytest.approx({"A": 4.6875, "B": 8.5354}, abs=1e-4)
     assert not decision.placements["*"].bound
     assert not decision.placements["users"].bound
@@ -114,7 +114,7 @@ def test_r1d_the_database_is_the_mean_of_its_classes_not_of_all_fields() -> None
 
 def test_r2_an_unmet_requirement_is_refused_with_what_each_system_lacks() -> None:
     with pytest.raises(Unplaceable) as refused:
-        placed(newspaper(title=[{"require": "full_text_search"}]))
+        decide_on(newspaper(title=[{"require": "full_text_search"}]))
     (node,) = refused.value.extra["nodes"]
     lack = "lacks full_text_search, required by articles.title"
     assert node == {

@@ -21,10 +21,10 @@ def system(name: str, *capabilities: Capability, **metrics: float) -> Candidate:
     return Candidate(name, frozenset(capabilities), {Metric(m): v for m, v in metrics.items()})
 
 
-def ranked(fields: dict[str, Any], *systems: Candidate, **rest: Any) -> dict[str, NodeRank]:
+def rank_nodes(fields: dict[str, Any], *systems: Candidate, **members: Any) -> dict[str, NodeRank]:
     class_ = {"fields": {n: {"type": "string", **f} for n, f in fields.items()}}
-    class_["annotations"] = rest.pop("require", [])
-    tree = rank(parse_schema("news", {"classes": {"articles": class_}, **rest}), systems)
+    class_["annotations"] = members.pop("require", [])
+    tree = rank(parse_schema("news", {"classes": {"articles": class_}, **members}), systems)
     return {node.node: node for node in tree.walk()}
 
 
@@ -33,7 +33,7 @@ SLOW = system("slow", Capability.FULL_TEXT_SEARCH, read_latency=0.01, write_late
 
 
 def test_continuous_requirements_are_pushed_down_to_every_field() -> None:
-    nodes = ranked({"title": {}, "body": {"annotations": [WRITE]}}, FAST, annotations=[READ])
+    nodes = rank_nodes({"title": {}, "body": {"annotations": [WRITE]}}, FAST, annotations=[READ])
     assert nodes["articles.title"].scores == pytest.approx({"fast": 20})
     assert nodes["articles.body"].scores == pytest.approx({"fast": (20 + 2) / 2})
     assert not nodes["*"].bound
@@ -41,7 +41,7 @@ def test_continuous_requirements_are_pushed_down_to_every_field() -> None:
 
 
 def test_a_field_without_continuous_requirements_does_not_vote() -> None:
-    nodes = ranked({"title": {"annotations": [READ]}, "body": {}}, FAST)
+    nodes = rank_nodes({"title": {"annotations": [READ]}, "body": {}}, FAST)
     assert nodes["articles"].scores == pytest.approx({"fast": 20})
     assert not nodes["articles.body"].votes
 
@@ -59,22 +59,22 @@ def test_a_class_without_voting_fields_does_not_vote() -> None:
 
 
 def test_a_missing_metric_drops_the_candidate_with_that_reason() -> None:
-    nodes = ranked({"title": {"annotations": [READ]}}, FAST, system("new"))
+    nodes = rank_nodes({"title": {"annotations": [READ]}}, FAST, system("new"))
     assert nodes["articles.title"].dropped == {
         "new": "has no measured read_latency, needed by articles.title"
     }
 
 
-def test_a_missing_percentile_is_named_as_such() -> None:
+def test_a_missing_percentile_is_named() -> None:
     requirement = {**READ, "statistic": "p99"}
     with pytest.raises(Unplaceable, match="has no measured p99 read_latency"):
-        ranked({"title": {"annotations": [requirement]}}, FAST)
+        rank_nodes({"title": {"annotations": [requirement]}}, FAST)
 
 
 def test_an_inexact_type_and_a_suspension_drop_a_candidate() -> None:
     inexact = Candidate("rough", metrics=FAST.metrics, inexact=frozenset({FieldType.DECIMAL}))
     suspended = Candidate("racy", metrics=FAST.metrics, suspended="its updates are not atomic")
-    nodes = ranked({"price": {"type": "decimal"}}, FAST, inexact, suspended)
+    nodes = rank_nodes({"price": {"type": "decimal"}}, FAST, inexact, suspended)
     assert nodes["articles.price"].eligible == ("fast",)
     assert nodes["articles.price"].dropped == {
         "racy": "suspended: its updates are not atomic",
@@ -86,7 +86,7 @@ def test_an_empty_intersection_at_an_unbound_node_is_no_error() -> None:
     only_slow = {"annotations": [READ, {"require": "full_text_search"}]}
     only_fast = {"annotations": [{**READ, "statistic": "p99"}]}
     quick = Candidate("fast", metrics=FAST.metrics, p99={Metric.READ_LATENCY: 0.002})
-    nodes = ranked({"body": only_slow, "title": only_fast}, quick, SLOW)
+    nodes = rank_nodes({"body": only_slow, "title": only_fast}, quick, SLOW)
     assert nodes["articles"].scores == {}
     assert set(nodes["articles"].dropped) == {"fast", "slow"}
 
@@ -94,7 +94,7 @@ def test_an_empty_intersection_at_an_unbound_node_is_no_error() -> None:
 def test_a_bound_node_respects_children_that_do_not_vote() -> None:
     strong = system("strong", Capability.ATOMIC_UPDATES, Capability.SORTING, read_latency=0.01)
     quick = system("quick", Capability.ATOMIC_UPDATES, read_latency=0.001)
-    nodes = ranked(
+    nodes = rank_nodes(
         {"title": {"annotations": [READ]}, "body": {"annotations": [{"require": "sorting"}]}},
         quick,
         strong,
@@ -104,7 +104,7 @@ def test_a_bound_node_respects_children_that_do_not_vote() -> None:
 
 
 def test_parents_filter_before_their_children_choose() -> None:
-    nodes = ranked(
+    nodes = rank_nodes(
         {"title": {"annotations": [READ]}},
         FAST,
         system("safe", Capability.DURABILITY, read_latency=0.01),
@@ -116,14 +116,14 @@ def test_parents_filter_before_their_children_choose() -> None:
 
 
 def test_mode_entity_binds_every_class() -> None:
-    nodes = ranked({"title": {"annotations": [READ]}}, FAST, mode="entity")
+    nodes = rank_nodes({"title": {"annotations": [READ]}}, FAST, mode="entity")
     assert nodes["articles"].bound
     assert not nodes["*"].bound
 
 
-def test_all_nodes_that_nothing_can_serve_are_named_at_once() -> None:
+def test_all_unplaceable_nodes_are_named_at_once() -> None:
     with pytest.raises(Unplaceable) as refused:
-        ranked(
+        rank_nodes(
             {
                 "title": {"annotations": [{"require": "sorting"}]},
                 "body": {"annotations": [{"require": "scans"}, READ]},
@@ -143,7 +143,7 @@ def test_a_bound_class_that_no_single_system_serves_is_refused() -> None:
     text = {"annotations": [{"require": "full_text_search"}]}
     order = {"annotations": [{"require": "sorting"}]}
     with pytest.raises(Unplaceable) as refused:
-        ranked({"a": text, "b": order}, SLOW, system("x", Capability.SORTING), mode="entity")
+        rank_nodes({"a": text, "b": order}, SLOW, system("x", Capability.SORTING), mode="entity")
     (node,) = refused.value.extra["nodes"]
     assert node["node"] == "articles"
     assert node["requirement"] == "one system for all below it"
@@ -155,4 +155,4 @@ def test_a_bound_class_that_no_single_system_serves_is_refused() -> None:
 
 def test_without_any_system_nothing_can_be_placed() -> None:
     with pytest.raises(Unplaceable, match="there is no system"):
-        ranked({"title": {}})
+        rank_nodes({"title": {}})

@@ -1,4 +1,4 @@
-"""Systems that a schema requires by name, at each level, and what they cost."""
+"""Systems that a schema requires by name, at each level, and their cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.placement.deciding import (
     TWO,
     WRITE,
     WRITER,
-    where,
+    systems_of,
 )
 
 FIELDS: dict[str, Any] = {"title": TITLE, "hits": HITS, "note": {}}
@@ -37,27 +37,27 @@ FIELDS: dict[str, Any] = {"title": TITLE, "hits": HITS, "note": {}}
 def schema(
     fields: dict[str, Any], *, database: str | None = None, mode: str = "mixed", **members: Any
 ) -> Schema:
-    typed = {name: {"type": "string", **field} for name, field in fields.items()}
-    classes = {"articles": {"fields": typed, **members}}
+    typed_fields = {name: {"type": "string", **field} for name, field in fields.items()}
+    classes = {"articles": {"fields": typed_fields, **members}}
     return parse_schema("news", {"system": database, "mode": mode, "classes": classes})
 
 
-def pointers(refused: Any) -> list[str]:
-    return [location.pointer for location in refused.value.locations]
+def pointers(caught: Any) -> list[str]:
+    return [location.pointer for location in caught.value.locations]
 
 
 def test_the_nearest_requirement_wins() -> None:
     plan = schema(
         {"title": TITLE, "hits": {**HITS, "system": "reader"}, "note": {}}, database="reader"
     )
-    assert set(where(decide(plan, TWO)).values()) == {"reader"}
+    assert set(systems_of(decide(plan, TWO)).values()) == {"reader"}
     plan = schema(
         {"title": TITLE, "hits": {**HITS, "system": "reader"}, "note": {}},
         system="writer",
         database="reader",
     )
     decision = decide(plan, TWO)
-    assert where(decision) == {
+    assert systems_of(decision) == {
         "articles.title": "writer",
         "articles.hits": "reader",
         "articles.note": "writer",
@@ -77,21 +77,26 @@ def test_the_requirement_of_a_field_is_that_of_its_cache_group() -> None:
     assert {p.choice.by for n, p in decision.placements.items() if "." in n} == {"articles.note"}
 
 
-def test_the_requirement_of_a_field_leads_no_other_field() -> None:
-    for required in ("reader", "writer"):
-        plan = schema({**FIELDS, "note": {"system": required}, "rest": {}})
-        free = where(decide(schema({**FIELDS, "rest": {}}), TWO))
-        assert where(decide(plan, TWO)) == {**free, "articles.note": required}
+def test_the_requirement_of_a_field_moves_no_other_field() -> None:
+    for system in ("reader", "writer"):
+        plan = schema({**FIELDS, "note": {"system": system}, "rest": {}})
+        unconstrained = systems_of(decide(schema({**FIELDS, "rest": {}}), TWO))
+        assert systems_of(decide(plan, TWO)) == {**unconstrained, "articles.note": system}
 
 
 @pytest.mark.parametrize("members", [{"mode": "entity"}, {"annotations": [{"require": "joins"}]}])
-def test_a_class_that_stays_on_one_system_takes_the_one_of_a_field(members: Any) -> None:
-    systems = [replace(each, capabilities=each.capabilities | {Capability.JOINS}) for each in TWO]
+def test_a_class_bound_to_one_system_is_on_that_of_its_field(members: Any) -> None:
+    systems = [
+        replace(candidate, capabilities=candidate.capabilities | {Capability.JOINS})
+        for candidate in TWO
+    ]
     fields = {**FIELDS, "note": {"system": "writer"}}
     decision = decide(schema(fields, **members), systems)
-    assert set(where(decision).values()) == {"writer"}
-    below = [placed for node, placed in decision.placements.items() if node != "*"]
-    assert {(placed.bound, placed.choice.kind) for placed in below} == {(True, "required")}
+    assert set(systems_of(decision).values()) == {"writer"}
+    placements = [placement for node, placement in decision.placements.items() if node != "*"]
+    assert {(placement.bound, placement.choice.kind) for placement in placements} == {
+        (True, "required")
+    }
     contradictory = {**fields, "title": {**TITLE, "system": "reader"}}
     with pytest.raises(Unplaceable, match=r"ruled out, as articles\.title requires the"):
         decide(schema(contradictory, **members), systems)
@@ -103,12 +108,15 @@ def test_a_class_that_stays_on_one_system_takes_the_one_of_a_field(members: Any)
     ]
 
 
-def test_a_database_that_stays_on_one_system_takes_the_one_of_a_field() -> None:
+def test_a_database_bound_to_one_system_is_on_that_of_its_field() -> None:
     document = schema_document(schema({**FIELDS, "note": {"system": "writer"}}))
     document["annotations"] = [{"require": "joins"}]
-    systems = [replace(each, capabilities=each.capabilities | {Capability.JOINS}) for each in TWO]
+    systems = [
+        replace(candidate, capabilities=candidate.capabilities | {Capability.JOINS})
+        for candidate in TWO
+    ]
     placements = decide(parse_schema("news", document), systems).placements
-    assert {placed.system for placed in placements.values()} == {"writer"}
+    assert {placement.system for placement in placements.values()} == {"writer"}
     with pytest.raises(Unplaceable) as refused:
         decide(parse_schema("news", {**document, "system": "reader"}), systems)
     assert pointers(refused) == ["/system", "/classes/articles/fields/note/system"]
@@ -175,7 +183,7 @@ def test_a_required_system_that_is_suspended_or_gone_is_refused_with_the_reason(
 
 def test_an_unknown_system_is_refused_with_its_location_and_a_near_name() -> None:
     plan = schema({"title": {**TITLE, "system": "raeder"}}, system="nowhere", database="writer")
-    assert [(each.pointer, each.detail) for each in named_mistakes(plan, TWO)] == [
+    assert [(location.pointer, location.detail) for location in named_mistakes(plan, TWO)] == [
         ("/classes/articles/system", "there is no system nowhere; known: reader, writer"),
         (
             "/classes/articles/fields/title/system",
@@ -184,7 +192,7 @@ def test_an_unknown_system_is_refused_with_its_location_and_a_near_name() -> Non
     ]
 
 
-def test_only_so_many_unknown_systems_are_named() -> None:
+def test_the_number_of_reported_unknown_systems_is_bounded() -> None:
     plan = schema({f"f{i}": {"system": f"s{i}"} for i in range(2 * MAX_ERRORS)})
     assert len(named_mistakes(plan, TWO)) == MAX_ERRORS
 
@@ -228,12 +236,12 @@ def test_the_cost_for_a_field_names_the_node_that_requires_it() -> None:
     )
 
 
-def test_a_required_system_without_a_score_costs_what_is_not_known() -> None:
+def test_a_required_system_without_a_score_has_no_known_cost() -> None:
     fields = {"title": {**TITLE, "system": "reader"}, "hits": {**HITS, "system": "reader"}}
     decision = decide(
         schema(fields, system="lite"), (*TWO, replace(READER, name="lite", metrics={}))
     )
-    assert set(where(decision).values()) == {"reader"}
+    assert set(systems_of(decision).values()) == {"reader"}
     assert decision.placements["articles"].system == "lite"
     assert decision.why("articles") == "articles requires the system lite."
 
@@ -250,50 +258,50 @@ def test_a_requirement_moves_data_and_says_why() -> None:
         True,
     )
     assert move.reason == "articles.hits requires the system reader"
-    # Whatever the scores are: the present system is none to compare with.
-    proposed, _ = propose(NOTHING_PROPOSED, [move], now=0, margin=0.2, dwell_s=0)
-    assert [each.proposed for each in proposed.recorded] == ["reader"]
-    placed = decision.placements["articles.hits"]
-    assert (placed.system, placed.choice.kind) == ("writer", "pinned")
+    # Whatever the scores: the current system is not compared.
+    proposals, _ = propose(NOTHING_PROPOSED, [move], now=0, margin=0.2, dwell_s=0)
+    assert [proposal.proposed for proposal in proposals.recorded] == ["reader"]
+    placement = decision.placements["articles.hits"]
+    assert (placement.system, placement.choice.kind) == ("writer", "pinned")
     assert decision.why("articles.hits").startswith(
         "writer holds its data, which only a migration moves; articles.hits requires the system"
         " reader, though writer would score 10 against 2"
     )
 
 
-def overridden(system: str) -> Override:
+def override_to(system: str) -> Override:
     return Override(system, "the disk is full", datetime(2026, 12, 24, 12, tzinfo=UTC))
 
 
-def test_an_override_comes_before_what_the_schema_requires() -> None:
+def test_an_override_precedes_the_requirements_of_the_schema() -> None:
     fields = {**FIELDS, "hits": {**HITS, "system": "writer"}, "note": {"system": "writer"}}
     for overrides, systems in (
         ({}, ("writer", "writer", "writer")),
-        ({"articles": overridden("reader")}, ("reader", "reader", "reader")),
-        ({"articles.hits": overridden("reader")}, ("writer", "reader", "writer")),
+        ({"articles": override_to("reader")}, ("reader", "reader", "reader")),
+        ({"articles.hits": override_to("reader")}, ("writer", "reader", "writer")),
         (
-            {"articles": overridden("reader"), "articles.hits": overridden("writer")},
+            {"articles": override_to("reader"), "articles.hits": override_to("writer")},
             ("reader", "writer", "reader"),
         ),
-        ({"others": overridden("reader")}, ("writer", "writer", "writer")),
+        ({"others": override_to("reader")}, ("writer", "writer", "writer")),
     ):
         plan = schema(fields, system="writer")
-        assert tuple(where(decide(plan, TWO, overrides=overrides)).values()) == systems
+        assert tuple(systems_of(decide(plan, TWO, overrides=overrides)).values()) == systems
 
 
 def test_an_override_of_a_field_is_that_of_its_cache_group() -> None:
     fields = {name: {**field, "group": "hot", "system": "writer"} for name, field in FIELDS.items()}
-    overrides = {"articles.note": overridden("reader")}
+    overrides = {"articles.note": override_to("reader")}
     decision = decide(schema(fields), TWO, overrides=overrides)
-    assert set(where(decision).values()) == {"reader"}
-    overrides["articles.hits"] = overridden("writer")
+    assert set(systems_of(decision).values()) == {"reader"}
+    overrides["articles.hits"] = override_to("writer")
     with pytest.raises(Unplaceable) as refused:
         decide(schema(fields), TWO, overrides=overrides)
     assert pointers(refused) == ["override", "override"]
 
 
 def test_an_override_is_explained_with_its_reason_its_end_and_its_cost() -> None:
-    overrides = {"articles.hits": overridden("reader")}
+    overrides = {"articles.hits": override_to("reader")}
     plan = schema(FIELDS)
     decision = decide(plan, TWO, overrides=overrides)
     explanation = explain(decision, "articles.hits")
@@ -310,13 +318,13 @@ def test_an_override_is_explained_with_its_reason_its_end_and_its_cost() -> None
 
 
 def test_an_override_is_in_force_until_it_ends() -> None:
-    overrides = {"articles": overridden("reader")}
+    overrides = {"articles": override_to("reader")}
     end = overrides["articles"].until.timestamp()
     assert in_force(overrides, end - 1) == overrides
     assert not in_force(overrides, end)
 
 
-def test_what_if_keeps_to_the_requirement() -> None:
+def test_what_if_respects_requirements() -> None:
     plan = schema({**FIELDS, "hits": {**HITS, "system": "reader"}})
     faster = {"metrics": {"writer": {"write_latency": 1e-6}}}
     outcome = what_if(plan, TWO, faster)
@@ -326,7 +334,7 @@ def test_what_if_keeps_to_the_requirement() -> None:
     assert "though writer would score" in after["why"]
 
 
-def test_advice_keeps_to_requirements() -> None:
+def test_advice_respects_requirements() -> None:
     systems = {
         "reader": {"metrics": {"read_latency": 0.001, "write_latency": 0.01}},
         "writer": {"metrics": {"read_latency": 0.01, "write_latency": 0.002}},
@@ -334,9 +342,9 @@ def test_advice_keeps_to_requirements() -> None:
     fields = {name: {"type": "string", **field} for name, field in FIELDS.items()}
     fields["hits"]["system"] = "reader"
     body: dict[str, Any] = {"schema": {"classes": {"articles": {"fields": fields}}}}
-    answer = advise({**body, "systems": systems})
-    assert answer["placements"]["articles.hits"]["kind"] == "required"
-    assert answer["best_single_system"]["system"] == "reader"
+    advice = advise({**body, "systems": systems})
+    assert advice["placements"]["articles.hits"]["kind"] == "required"
+    assert advice["best_single_system"]["system"] == "reader"
     fields["title"]["system"] = "writer"
     assert advise({**body, "systems": systems})["best_single_system"] == {
         "system": None,

@@ -1,4 +1,4 @@
-"""Where fields of unique constraints are placed: together, on a system that keeps values unique."""
+"""Fields of a unique constraint are placed together, on a system that enforces it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mediator.base.errors import Unplaceable
 from mediator.placement.decide import build_routes, decide
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
-from tests.unit.placement.deciding import READER, TWO, WRITER, where
+from tests.unit.placement.deciding import READER, TWO, WRITER, systems_of
 
 READ = {"type": "string", "annotations": [{"metric": "read_latency", "goal": 0.02}]}
 WRITE = {"type": "string", "annotations": [{"metric": "write_latency", "goal": 0.02}]}
@@ -22,13 +22,13 @@ def schema_of(unique: list[list[str]], **fields: object) -> Schema:
 
 
 def test_fields_of_one_constraint_stay_together() -> None:
-    apart = decide(schema_of([], read=READ, write=WRITE), TWO)
-    assert len(set(where(apart).values())) == 2
+    without = decide(schema_of([], read=READ, write=WRITE), TWO)
+    assert len(set(systems_of(without).values())) == 2
     schema = schema_of([["write", "read"]], read=READ, write=WRITE)
-    together = decide(schema, TWO)
-    assert len(set(where(together).values())) == 1
+    with_constraint = decide(schema, TWO)
+    assert len(set(systems_of(with_constraint).values())) == 1
     versions = dict.fromkeys(schema.classes, 1)
-    route = build_routes(schema, together.groups, versions, "reader").classes["articles"]
+    route = build_routes(schema, with_constraint.groups, versions, "reader").classes["articles"]
     assert [fragment.unique for fragment in route.fragments] == [(("write", "read"),)]
     assert route.copy is not None
     assert route.copy.unique == (), "a copy claims nothing"
@@ -42,12 +42,12 @@ def test_a_fragment_has_the_constraints_of_its_fields() -> None:
     assert unique == {"reader": (("read",),), "writer": (("write",),)}
 
 
-def test_a_system_that_keeps_no_values_unique_is_not_chosen() -> None:
+def test_a_system_that_enforces_no_unique_constraints_is_not_chosen() -> None:
     schema = schema_of([], read={**READ, "unique": True}, other=READ)
     systems = (replace(READER, claims=False), WRITER)
-    assert where(decide(schema, systems)) == {
+    assert systems_of(decide(schema, systems)) == {
         "articles.read": "writer",
         "articles.other": "reader",
     }
     with pytest.raises(Unplaceable, match="keeps no values unique"):
-        decide(schema, [replace(each, claims=False) for each in TWO])
+        decide(schema, [replace(candidate, claims=False) for candidate in TWO])

@@ -1,4 +1,4 @@
-"""Utility functions, goal indices and Eq. 1 at their edges.
+"""Utility functions, goal indices and Eq. 1 at their limits.
 
 See docs/papers/ppm.md, sections 2 and 7.
 """
@@ -68,15 +68,15 @@ def test_a_score_lists_its_terms() -> None:
     candidate = Candidate(
         "A", metrics={Metric.WRITE_LATENCY: 0.001, Metric.WRITE_THROUGHPUT: 25_000}
     )
-    found = score((latency, throughput), candidate)
-    assert found.value == pytest.approx(3.125)
+    result = score((latency, throughput), candidate)
+    assert result.value == pytest.approx(3.125)
     assert [
-        (term.requirement.metric, term.measured, term.requirement.weight) for term in found.terms
+        (term.requirement.metric, term.measured, term.requirement.weight) for term in result.terms
     ] == [
         (Metric.WRITE_LATENCY, 0.001, 1),
         (Metric.WRITE_THROUGHPUT, 25_000, 3),
     ]
-    assert [term.f for term in found.terms] == pytest.approx([5, 2.5])
+    assert [term.f for term in result.terms] == pytest.approx([5, 2.5])
 
 
 @pytest.mark.parametrize("weight", [5e-324, 1e-300, 1e300, 1.7e308])
@@ -86,7 +86,7 @@ def test_extreme_weights_leave_a_finite_score(weight: float) -> None:
     assert score((requirement, requirement), candidate).value == pytest.approx(2)
 
 
-def test_a_percentile_is_requested_by_its_own_name() -> None:
+def test_a_percentile_is_a_metric_of_its_own() -> None:
     requirement = ContinuousRequirement(Metric.READ_LATENCY, 1, goal=0.02, statistic="p99")
     candidate = Candidate(
         "A", metrics={Metric.READ_LATENCY: 0.001}, p99={Metric.READ_LATENCY: 0.04}
@@ -96,7 +96,7 @@ def test_a_percentile_is_requested_by_its_own_name() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_metric_that_is_not_finite_is_not_known(value: float) -> None:
+def test_a_metric_that_is_not_finite_is_unknown(value: float) -> None:
     requirement = ContinuousRequirement(Metric.READ_LATENCY, 1, goal=0.02)
     assert Candidate("A", metrics={Metric.READ_LATENCY: value}).measured(requirement) is None
 

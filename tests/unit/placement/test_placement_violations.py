@@ -37,7 +37,7 @@ class Detector:
         return events
 
 
-def test_a_violation_is_reported_once_it_has_lasted_and_once_it_ends() -> None:
+def test_a_violation_is_reported_after_its_duration_and_at_its_end() -> None:
     detector = Detector()
     assert detector.feed(0, 0.045) == []
     assert detector.feed(59, 0.045) == []
@@ -85,7 +85,7 @@ def test_a_moved_field_restarts_its_violation() -> None:
     assert len(detector.feed(120, 0.045, system="B")) == 1
 
 
-def test_a_rule_of_the_class_holds_for_every_field_and_may_have_no_delay() -> None:
+def test_a_rule_of_the_class_applies_to_every_field_and_can_have_no_delay() -> None:
     rule = {**RULE, "violation": {"below": 0.5, "for_s": 0}}
     plain = {"type": "integer"}
     class_ = {"annotations": [rule], "fields": {"hits": plain, "likes": plain}}
@@ -99,62 +99,70 @@ def move(ratio: float, proposed: str = "B") -> Move:
     return Move("articles.hits", "A", proposed, "", False, 1.0, ratio, why)
 
 
-def fed(state: Proposals, *steps: tuple[float, Move | None]) -> tuple[Proposals, list[float]]:
+def feed_proposals(
+    state: Proposals, *steps: tuple[float, Move | None]
+) -> tuple[Proposals, list[float]]:
     times = []
-    for now, each in steps:
-        state, fresh = propose(state, [each] if each else [], now, margin=0.2, dwell_s=60.0)
+    for now, lead in steps:
+        state, fresh = propose(state, [lead] if lead else [], now, margin=0.2, dwell_s=60.0)
         times += [now] * len(fresh)
     return state, times
 
 
 def test_a_proposal_needs_its_margin_for_its_dwell_time() -> None:
-    state, proposed_at = fed(NOTHING_PROPOSED, (0, move(1.3)), (59, move(1.3)), (60, move(1.4)))
+    state, proposed_at = feed_proposals(
+        NOTHING_PROPOSED, (0, move(1.3)), (59, move(1.3)), (60, move(1.4))
+    )
     assert proposed_at == [60]
     (proposal,) = state.recorded
     assert (proposal.current, proposal.proposed, proposal.since) == ("A", "B", 0)
     assert proposal.margin == pytest.approx(0.4)
-    assert fed(state, (61, move(1.4)), (200, move(1.3)))[1] == []
+    assert feed_proposals(state, (61, move(1.4)), (200, move(1.3)))[1] == []
 
 
-def test_a_margin_too_small_is_never_proposed() -> None:
-    state, proposed_at = fed(NOTHING_PROPOSED, *((now, move(1.19)) for now in range(0, 600, 10)))
+def test_a_move_with_too_small_a_margin_is_never_proposed() -> None:
+    state, proposed_at = feed_proposals(
+        NOTHING_PROPOSED, *((now, move(1.19)) for now in range(0, 600, 10))
+    )
     assert (proposed_at, state.recorded) == ([], ())
 
 
 def test_two_nearly_equal_systems_do_not_flap() -> None:
     steps = [(now, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
-    assert fed(NOTHING_PROPOSED, *steps)[1] == []
-    recorded, proposed_at = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)))
-    again = [(now + 70, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
+    assert feed_proposals(NOTHING_PROPOSED, *steps)[1] == []
+    recorded, proposed_at = feed_proposals(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)))
+    later_steps = [(now + 70, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
     assert proposed_at == [60]
-    assert fed(recorded, *again)[1] == []
+    assert feed_proposals(recorded, *later_steps)[1] == []
 
 
 def test_a_proposal_is_withdrawn_once_the_lead_is_gone_for_the_dwell_time() -> None:
-    state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, None), (129, move(1.1)))
+    state, _ = feed_proposals(
+        NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, None), (129, move(1.1))
+    )
     assert len(state.recorded) == 1
-    assert fed(state, (130, None))[0] == NOTHING_PROPOSED
+    assert feed_proposals(state, (130, None))[0] == NOTHING_PROPOSED
 
 
 def test_another_leader_replaces_a_proposal_only_after_the_dwell_times() -> None:
-    state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, move(2, "C")))
+    state, _ = feed_proposals(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, move(2, "C")))
     assert [proposal.proposed for proposal in state.recorded] == ["B"]
-    state, proposed_at = fed(state, (130, move(2, "C")), (190, move(2, "C")))
+    state, proposed_at = feed_proposals(state, (130, move(2, "C")), (190, move(2, "C")))
     assert proposed_at == [190]
     assert [proposal.proposed for proposal in state.recorded] == ["C"]
 
 
 def test_a_current_system_without_a_score_loses_by_a_finite_margin() -> None:
     gone = Move("articles.hits", "A", "B", "", True, None, 1.0)
-    state, _ = fed(NOTHING_PROPOSED, (0, gone), (60, gone))
+    state, _ = feed_proposals(NOTHING_PROPOSED, (0, gone), (60, gone))
     assert state.recorded[0].margin == INDEX_CAP
 
 
-def test_a_proposal_says_why_and_differs_only_where_its_margin_does_notably() -> None:
-    state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)))
+def test_a_proposal_has_a_reason_and_differs_only_if_its_margin_differs_notably() -> None:
+    state, _ = feed_proposals(NOTHING_PROPOSED, (0, move(1.5)))
     assert state.by_node["articles.hits"].why == move(1.5).why
     for ratio, differs in ((1.5, False), (1.52, False), (1.6, True)):
-        after, _ = fed(state, (10, move(ratio)))
+        after, _ = feed_proposals(state, (10, move(ratio)))
         assert after.by_node["articles.hits"].why == move(ratio).why
         assert differ(state, after) is differs
-    assert differ(state, fed(state, (60, move(1.5)))[0])
+    assert differ(state, feed_proposals(state, (60, move(1.5)))[0])

@@ -1,4 +1,4 @@
-"""What if: the scoring code itself, on amended schemas and metrics, and nothing changed."""
+"""What-if analyses: the actual scoring, on amended schemas and metrics, without side effects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DOCUMENT = {
     }
 }
 SCHEMA = parse_schema("news", DOCUMENT)
-ABLE = frozenset({Capability.ATOMIC_UPDATES})
+ATOMIC = frozenset({Capability.ATOMIC_UPDATES})
 
 
 def metrics(write_latency: float, write_throughput: float, read_latency: float) -> Any:
@@ -49,8 +49,8 @@ def metrics(write_latency: float, write_throughput: float, read_latency: float) 
 
 
 SYSTEMS = [
-    Candidate("A", ABLE, metrics(0.001, 25_000, 0.004)),
-    Candidate("B", ABLE, metrics(0.004, 12_000, 0.002)),
+    Candidate("A", ATOMIC, metrics(0.001, 25_000, 0.004)),
+    Candidate("B", ATOMIC, metrics(0.004, 12_000, 0.002)),
 ]
 
 
@@ -58,10 +58,10 @@ def suppose(**document: Any) -> dict[str, Any]:
     return what_if(SCHEMA, SYSTEMS, document)
 
 
-def test_no_supposition_moves_nothing() -> None:
+def test_an_empty_supposition_moves_nothing() -> None:
     result = suppose()
     assert result["moves"] == []
-    assert all(each["before"] == each["after"] for each in result["nodes"].values())
+    assert all(node["before"] == node["after"] for node in result["nodes"].values())
 
 
 def test_a_slower_system_loses_the_field() -> None:
@@ -86,23 +86,23 @@ def test_a_weight_and_a_goal_are_amended_where_they_stand() -> None:
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100))
-def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float) -> None:
+def test_the_outcome_equals_an_actual_decision(latency: float, weight: float) -> None:
     result = suppose(
         annotations={f"{HITS}/2": {"weight": weight}},
         metrics={"B": {"write_latency": latency}},
     )
     amended = parse_schema("news", DOCUMENT)
-    assert amended == SCHEMA, "what if must leave the schema alone"
+    assert amended == SCHEMA, "what-if must not change the schema"
     document: Any = {
         "classes": {"articles": {"fields": dict(DOCUMENT["classes"]["articles"]["fields"])}}
     }
     hits = dict(document["classes"]["articles"]["fields"]["hits"])
     hits["annotations"] = [*hits["annotations"][:2], {**hits["annotations"][2], "weight": weight}]
     document["classes"]["articles"]["fields"]["hits"] = hits
-    slower = Candidate("B", ABLE, metrics(latency, 12_000, 0.002))
-    real = decide(parse_schema("news", document), [SYSTEMS[0], slower])
-    assert {node: side["after"]["system"] for node, side in result["nodes"].items()} == {
-        node: placed.system for node, placed in real.placements.items()
+    slower = Candidate("B", ATOMIC, metrics(latency, 12_000, 0.002))
+    decision = decide(parse_schema("news", document), [SYSTEMS[0], slower])
+    assert {node: change["after"]["system"] for node, change in result["nodes"].items()} == {
+        node: placement.system for node, placement in decision.placements.items()
     }
 
 

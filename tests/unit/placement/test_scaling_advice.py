@@ -1,4 +1,4 @@
-"""Scaling advice: the rules of docs/papers/wattdb.md, section 2, and their trace of section 4."""
+"""Scaling advice: the rules of docs/papers/wattdb.md, section 2, and the trace of section 4."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def history(used: Callable[[int], float], seconds: int = HOUR, every: int = 1) -
     return [Sample(float(at), used(at)) for at in range(0, seconds + 1, every)]
 
 
-def advised(
+def recommendation_for(
     used: Callable[[int], float], seconds: int = HOUR, subject: ScalingSubject = STORE
 ) -> str:
     return recommend(subject, history(used, seconds), float(seconds)).recommendation
@@ -40,23 +40,25 @@ def advised(
     [(59, "keep"), (61, "add")],
 )
 def test_high_load_counts_after_a_minute(for_s: int, action: str) -> None:
-    assert advised(lambda at: 0.85 if at > HOUR - for_s else 0.5) == action
+    assert recommendation_for(lambda at: 0.85 if at > HOUR - for_s else 0.5) == action
 
 
 @pytest.mark.parametrize(("used", "action"), [(0.29, "remove"), (0.31, "keep")])
 def test_a_mean_below_the_band_is_spare(used: float, action: str) -> None:
-    assert advised(lambda _: used) == action
+    assert recommendation_for(lambda _: used) == action
 
 
-def test_a_load_that_stays_high_is_recommended_more_throughout() -> None:
-    assert {advised(lambda _: 0.85, HOUR + later) for later in range(0, 300, 30)} == {"add"}
+def test_a_load_that_stays_high_gets_the_same_advice_throughout() -> None:
+    assert {recommendation_for(lambda _: 0.85, HOUR + later) for later in range(0, 300, 30)} == {
+        "add"
+    }
 
 
 # --- Pitfalls (section 7).
 
 
 def test_a_short_spike_changes_no_recommendation() -> None:
-    assert advised(lambda at: 1.0 if at % 60 < 15 else 0.5) == "keep"
+    assert recommendation_for(lambda at: 1.0 if at % 60 < 15 else 0.5) == "keep"
 
 
 def test_a_square_wave_of_five_minutes_does_not_thrash() -> None:
@@ -67,24 +69,24 @@ def test_a_square_wave_of_five_minutes_does_not_thrash() -> None:
 
 
 def test_the_last_replica_is_never_removed() -> None:
-    assert advised(lambda _: 0.0, subject=replace(STORE, growth=None)) == "keep"
+    assert recommendation_for(lambda _: 0.0, subject=replace(STORE, growth=None)) == "keep"
 
 
 def test_capacity_that_the_last_half_hour_needed_is_not_removed() -> None:
-    assert advised(lambda at: 0.6 if at < HOUR - 1200 else 0.1) == "keep"
+    assert recommendation_for(lambda at: 0.6 if at < HOUR - 1200 else 0.1) == "keep"
 
 
 # --- Forecast.
 
 
 def test_a_rising_load_is_forecast_before_it_exceeds_the_band() -> None:
-    # 20 % in the beginning and 60 % after an hour: 80 % in half an hour.
+    # 20 % at first, 60 % after an hour: 80 % in another half hour.
     rising = recommend(STORE, history(lambda at: 0.2 + 0.41 * at / HOUR), float(HOUR))
     assert rising.recommendation == "add"
     assert rising.forecast == pytest.approx(0.2 + 0.41 * 1.5, abs=0.01)
     assert "82%" in rising.why
     soon = replace(STORE, ahead_s=300.0)
-    assert advised(lambda at: 0.2 + 0.41 * at / HOUR, subject=soon) == "keep"
+    assert recommendation_for(lambda at: 0.2 + 0.41 * at / HOUR, subject=soon) == "keep"
 
 
 @given(st.floats(-0.02, 0.02), st.floats(0.0, 1.0), st.integers(0, 3600))
@@ -97,9 +99,11 @@ def test_a_linear_trend_is_extrapolated(slope: float, start: float, ahead_s: int
 @given(
     st.lists(shares, min_size=8, max_size=8), st.sets(st.integers(0, 29), min_size=8, max_size=8)
 )
-def test_a_quarter_of_the_minutes_may_be_anything(wild: list[float], where: set[int]) -> None:
+def test_outliers_in_a_quarter_of_the_minutes_do_not_matter(
+    outliers: list[float], positions: set[int]
+) -> None:
     means = [0.5] * 30
-    for minute, used in zip(where, wild, strict=True):
+    for minute, used in zip(positions, outliers, strict=True):
         means[minute] = used
     assert forecast(means, 1800.0) == pytest.approx(0.5, abs=1e-9)
 
@@ -111,7 +115,7 @@ def test_a_minute_without_samples_leaves_no_forecast() -> None:
     assert (advice.recommendation, advice.forecast) == ("keep", None)
 
 
-# --- What is not known.
+# --- Unknown loads.
 
 
 @pytest.mark.parametrize("age", [31, 600])
@@ -120,8 +124,8 @@ def test_old_samples_give_no_recommendation(age: int) -> None:
 
 
 def test_less_than_a_minute_gives_no_recommendation() -> None:
-    assert advised(lambda _: 0.95, 59) == "unknown"
-    assert advised(lambda _: 0.95, 61) == "add"
+    assert recommendation_for(lambda _: 0.95, 59) == "unknown"
+    assert recommendation_for(lambda _: 0.95, 61) == "add"
     assert recommend(STORE, [], 0.0).recommendation == "unknown"
 
 
@@ -129,19 +133,19 @@ def test_less_than_a_minute_gives_no_recommendation() -> None:
 
 
 def loads_of(count: int) -> st.SearchStrategy[list[float]]:
-    """So many shares below a limit of their own: low ones lead to another advice than high ones."""
+    """Return `count` shares below a drawn limit: low and high loads lead to different advice."""
     return st.floats(0.0, 2.0).flatmap(
-        lambda most: st.lists(st.floats(0.0, most), min_size=count, max_size=count)
+        lambda limit: st.lists(st.floats(0.0, limit), min_size=count, max_size=count)
     )
 
 
 @given(st.integers(8, 40).flatmap(loads_of) | loads_of(181), st.floats(0.0, 1.0))
 @example([0.1] * 181, 0.3)
-def test_more_load_never_leads_to_less(loads: list[float], more: float) -> None:
+def test_more_load_never_leads_to_fewer_replicas(loads: list[float], increase: float) -> None:
     order = ["remove", "keep", "add"]
     end = 10.0 * (len(loads) - 1)
     before = [Sample(10.0 * n, used) for n, used in enumerate(loads)]
-    after = [Sample(at, used + more) for at, used in before]
+    after = [Sample(at, used + increase) for at, used in before]
     actions = [recommend(STORE, samples, end).recommendation for samples in (before, after)]
     assert "unknown" not in actions
     assert order.index(actions[0]) <= order.index(actions[1])
@@ -188,7 +192,7 @@ def test_utilisation_needs_a_known_capacity(
 
 
 class Simulation:
-    """A clock, a processor and a system, as the test sets them."""
+    """A clock, a processor and a system that the test controls."""
 
     def __init__(self) -> None:
         self.now = 0.0

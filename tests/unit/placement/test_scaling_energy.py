@@ -1,4 +1,4 @@
-"""Energy and delay by stated powers (docs/papers/wattdb.md, sections 2 to 4)."""
+"""Energy and delay from stated powers (docs/papers/wattdb.md, sections 2 to 4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NODE, SWITCH, STANDBY = (
 )
 SERVER = StatedPowers(idle_w=200.0, peak_w=430.0)
 ALL_OR_HALF = {1.0: "All of it", 0.5: "Half of it"}
-DOCUMENTED = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text()
+DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text()
 
 watts = st.floats(0.1, 1000.0)
 loads = st.builds(
@@ -58,9 +58,9 @@ def test_a_cluster_with_one_node_awake(used: float, watt: float) -> None:
 
 
 def test_moving_a_gigabyte_takes_ten_seconds_and_250_joules() -> None:
-    """As the documentation says of what is not counted."""
+    """The documentation states this cost, which is not counted."""
     assert StatedPowers(idle_w=25.0, peak_w=25.0).power_w(1.0) * 10.0 == 250.0
-    assert "at 25 W and 1 Gbit/s, 1 GB takes about 10 s\nand 250 J" in DOCUMENTED
+    assert "at 25 W and 1 Gbit/s, 1 GB takes about 10 s\nand 250 J" in DOCUMENTATION
 
 
 def test_twice_the_energy_in_half_the_time_is_the_same_product() -> None:
@@ -68,7 +68,7 @@ def test_twice_the_energy_in_half_the_time_is_the_same_product() -> None:
 
 
 def test_twice_the_power_in_half_the_time_halves_it() -> None:
-    """The paper says that it stays: it must mean twice the energy (section 2, Errors)."""
+    """The paper says it is unchanged, but must mean twice the energy (section 2, Errors)."""
     slow = OperationCost(energy_j=10.0 * 4.0, delay_s=4.0)
     fast = OperationCost(energy_j=20.0 * 2.0, delay_s=2.0)
     assert fast.relative_to(slow) == 0.5
@@ -83,8 +83,8 @@ def test_an_idle_server_draws_about_half_and_never_more_than_its_peak() -> None:
 # --- The cost of another size.
 
 
-def test_half_as_many_replicas_idle_less_and_let_operations_wait() -> None:
-    load = SystemLoad(used=0.2, rate=100.0, delay_s=0.008, size=4.0, peak=0.2)
+def test_half_the_replicas_idle_less_and_delay_operations() -> None:
+    load = SystemLoad(used=0.2, rate=100.0, delay_s=0.008, size=4.0, most=0.2)
     assert operation_cost(StatedPowers(idle_w=20.0, peak_w=60.0), load, 4.0) == OperationCost(
         4 * 28.0 / 100, 0.008
     )
@@ -98,40 +98,42 @@ def test_the_best_number_of_replicas_depends_on_idle_power() -> None:
     load = SystemLoad(used=0.4, rate=100.0, delay_s=0.01, size=4.0, peak=0.4)
     sizes = [float(n) for n in range(1, 9)]
     assert [
-        found[0]
+        optimum[0]
         for idle in (0.0, 60.0)
-        if (found := best_size(StatedPowers(idle_w=idle, peak_w=60.0), load, sizes))
+        if (optimum := least(StatedPowers(idle_w=idle, peak_w=60.0), load, sizes))
     ] == [
-        5.0,  # of six, each would be used less than the band requires
+        5.0,  # six would each be used less than the band requires
         3.0,
     ]
 
 
 @given(watts, watts, loads)
-def test_the_least_is_the_cheapest_size_within_the_band(
+def test_the_optimum_is_the_cheapest_size_within_the_band(
     one: float, other: float, load: SystemLoad
 ) -> None:
     stated = StatedPowers(idle_w=min(one, other), peak_w=max(one, other))
     sizes = [float(n) for n in range(1, 2 * int(load.size) + 1)]
-    found = best_size(stated, load, sizes)
-    assert load.peak is not None
+    optimum = least(stated, load, sizes)
+    assert load.most is not None
     for size in sizes:
-        grown = load.size / size
-        keeps = load.peak * grown <= BAND.high and (load.used * grown >= BAND.low or size == 1)
+        factor = load.size / size
+        is_within_band = load.most * factor <= BAND.high and (
+            load.used * factor >= BAND.low or size == 1
+        )
         candidate = operation_cost(stated, load, size)
-        if keeps and candidate is not None:
-            assert found is not None
-            assert found[1].edp_js <= candidate.edp_js
-        elif found is not None:
-            assert size != found[0]
+        if is_within_band and candidate is not None:
+            assert optimum is not None
+            assert optimum[1].edp_js <= candidate.edp_js
+        elif optimum is not None:
+            assert size != optimum[0]
 
 
 @given(watts, loads)
 def test_fewer_replicas_never_take_more_energy_nor_less_time(idle: float, load: SystemLoad) -> None:
     stated = StatedPowers(idle_w=idle, peak_w=idle * 2)
     costs = [operation_cost(stated, load, float(n)) for n in range(1, 2 * int(load.size) + 1)]
-    known = [each for each in costs if each is not None]
-    for fewer, more in pairwise(known):
+    finite = [cost for cost in costs if cost is not None]
+    for fewer, more in pairwise(finite):
         assert fewer.energy_j <= more.energy_j * (1 + 1e-9)
         assert fewer.delay_s >= more.delay_s * (1 - 1e-9)
 
@@ -148,8 +150,8 @@ def test_an_overloaded_system_has_a_cost_but_no_better_size() -> None:
 
 
 def test_the_report_is_the_one_that_the_documentation_prints() -> None:
-    [printed] = re.findall(r'^"energy": (\{.*?\})\n```', DOCUMENTED, re.DOTALL | re.MULTILINE)
-    load = SystemLoad(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, peak=0.3)
+    [printed] = re.findall(r'^"energy": (\{.*?\})\n```', DOCUMENTATION, re.DOTALL | re.MULTILINE)
+    load = SystemLoad(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, most=0.3)
     report = energy_report(
         StatedPowers(idle_w=22.0, peak_w=26.0, edp_goal_js=1e-5), load, ALL_OR_HALF
     )
@@ -200,16 +202,16 @@ class Simulation:
 async def test_only_what_has_stated_powers_has_a_report() -> None:
     advice = await Simulation(Energy()).run(2400)
     assert "energy" not in advice["service"]
-    assert all("energy" not in each for each in advice["systems"].values())
+    assert all("energy" not in system for system in advice["systems"].values())
     advice = await Simulation(Energy(systems={"redis": NODE, "gone": NODE})).run(10)
-    assert [name for name, each in advice["systems"].items() if "energy" in each] == ["redis"]
+    assert [name for name, system in advice["systems"].items() if "energy" in system] == ["redis"]
 
 
 async def test_stated_powers_change_no_recommendation() -> None:
     stated = Energy(service=NODE, systems={"redis": NODE, "other": NODE})
     plain, with_energy = await Simulation(Energy()).run(2400), await Simulation(stated).run(2400)
-    for each in (with_energy["service"], *with_energy["systems"].values()):
-        del each["energy"]
+    for report in (with_energy["service"], *with_energy["systems"].values()):
+        del report["energy"]
     assert with_energy == plain
 
 
@@ -276,7 +278,7 @@ def test_impossible_powers_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_the_setting_is_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MediatorSettings().energy is None
-    [_, printed] = re.findall(r"```json\n(\{.*?\})\n```", DOCUMENTED, re.DOTALL)
+    [_, printed] = re.findall(r"```json\n(\{.*?\})\n```", DOCUMENTATION, re.DOTALL)
     monkeypatch.setenv("PORTOLAN_ENERGY", printed)
     energy = MediatorSettings().energy
     assert energy is not None

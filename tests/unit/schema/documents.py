@@ -1,4 +1,4 @@
-"""Documents of schemas, and the parts of them, that several modules read."""
+"""Schema documents, and parts of them, that several modules use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The annotation `batching`: what it needs, and what it contradicts."""
+"""The annotation `batching`: the requirements it needs, and those it contradicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def latency(goal: float, direction: str = "read") -> dict[str, Any]:
 
 
 def document(*annotations: dict[str, Any], batching: Any = None, **members: Any) -> dict[str, Any]:
-    """Return a schema whose one class has a batching and these annotations."""
+    """Return a schema whose only class has `batching` and these annotations."""
     class_ = {
         "annotations": list(annotations),
         "batching": {"max_wait_s": 0.01} if batching is None else batching,
@@ -73,7 +73,7 @@ def test_a_mistake_is_located(batching: Any, location: str) -> None:
         ),
     ],
 )
-def test_what_it_contradicts_is_refused_with_the_numbers(
+def test_a_contradiction_is_refused_with_its_numbers(
     annotations: list[dict[str, Any]], location: str, detail: str
 ) -> None:
     with pytest.raises(SchemaInvalid) as caught:
@@ -106,10 +106,10 @@ def test_without_the_annotation_nothing_waits() -> None:
     assert parse_schema("news", schema_document(schema)) == schema
 
 
-def test_it_is_written_and_read_again() -> None:
-    written = schema_document(parse_schema("news", document(READS)))
-    assert written["classes"]["c"]["batching"] == {"max_wait_s": 0.01}
-    assert schema_document(parse_schema("news", written)) == written
+def test_batching_is_rendered_and_parsed_again() -> None:
+    rendered = schema_document(parse_schema("news", document(READS)))
+    assert rendered["classes"]["c"]["batching"] == {"max_wait_s": 0.01}
+    assert schema_document(parse_schema("news", rendered)) == rendered
     changed = schema_document(parse_schema("news", document(READS, batching={"max_wait_s": 0.02})))
-    [difference] = differences(written, changed)
+    [difference] = differences(rendered, changed)
     assert difference.node == "c"

@@ -1,4 +1,4 @@
-"""What constraints refuse, and where schemas that have them are wrong."""
+"""Values that constraints refuse, and located mistakes in constraints."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CODEC = Codec(SCHEMA)
         ("raw", "AAA=", "AA==", "must be at least 2 bytes long"),
     ],
 )
-def test_a_value_that_breaks_a_constraint_is_refused_at_its_place(
+def test_a_value_that_violates_a_constraint_is_refused_with_its_location(
     field: str, good: Any, bad: Any, demand: str
 ) -> None:
     CODEC.decode_object({field: good})
@@ -62,18 +62,18 @@ def test_a_value_that_breaks_a_constraint_is_refused_at_its_place(
         assert (location.pointer, location.detail) == (f"/{field}", demand)
 
 
-def test_null_is_no_value_that_a_constraint_binds() -> None:
+def test_constraints_do_not_apply_to_null() -> None:
     assert CODEC.decode_object({"stock": None, "state": None})["stock"] is None
 
 
-def test_operands_are_free_and_values_that_are_set_are_not() -> None:
+def test_constraints_apply_to_set_values_but_not_to_operands() -> None:
     changes = parse_update(SCHEMA, CODEC, {"stock": {"inc": -3}, "price": {"mul": "-1"}})
     assert [call.operator for call in changes.operators] == [Operator.INC, Operator.MUL]
     with pytest.raises(Invalid, match="/stock/set must be at least 0"):
         parse_update(SCHEMA, CODEC, {"stock": {"set": -3}})
 
 
-def test_constants_of_queries_are_free() -> None:
+def test_constraints_do_not_apply_to_constants_of_queries() -> None:
     for name, constant in {"stock": -5, "sku": "?", "state": "lost", "raw": ""}.items():
         path_of_field((name,), SCHEMA.fields[name]).decode(constant)
 
@@ -87,13 +87,13 @@ def test_generated_defaults_are_new_for_each_object() -> None:
     assert CODEC.decode_object({"token": "mine"})["token"] == "mine"
 
 
-def test_a_schema_with_constraints_is_written_as_it_is_read() -> None:
+def test_a_schema_with_constraints_is_rendered_as_it_was_parsed() -> None:
     document = schema_document(parse_schema("shop", {"classes": {"products": {"fields": FIELDS}}}))
     fields = document["classes"]["products"]["fields"]
     for name, members in FIELDS.items():
         for member, value in members.items():
-            written = fields[name][member]
-            assert (list(written) if member == "enum" else written) == value, (name, member)
+            rendered = fields[name][member]
+            assert (list(rendered) if member == "enum" else rendered) == value, (name, member)
     assert parse_schema("shop", document).classes["products"] == SCHEMA
     assert SCHEMA.fields["made"].default is Generated.NOW
     assert SCHEMA.fields["price"].minimum == Decimal("0.01")
@@ -143,7 +143,7 @@ def test_a_mistake_in_a_constraint_is_located(field: Any, location: str, detail:
         ({"type": "boolean", "enum": ["a"], "default": True}, "enum"),
     ],
 )
-def test_a_constraint_its_type_does_not_have_is_the_only_mistake_with_a_default(
+def test_an_inapplicable_constraint_is_the_only_mistake_with_a_default(
     field: Any, member: str
 ) -> None:
     with pytest.raises(SchemaInvalid) as caught:
@@ -153,7 +153,7 @@ def test_a_constraint_its_type_does_not_have_is_the_only_mistake_with_a_default(
     assert mistake.detail.startswith("has no meaning")
 
 
-def test_a_refusal_names_a_large_enumeration_in_part() -> None:
+def test_a_refusal_truncates_a_large_enumeration() -> None:
     members = ["m" * 50 + str(n) for n in range(100)]
     with pytest.raises(Invalid) as caught:
         Codec(class_of({"f": {"type": "string", "enum": members}})).decode_object({"f": "x"})
@@ -163,7 +163,7 @@ def test_a_refusal_names_a_large_enumeration_in_part() -> None:
     assert len(mistake.detail) < 250
 
 
-def test_a_pattern_takes_time_that_is_linear_in_the_text() -> None:
+def test_a_pattern_is_matched_in_linear_time() -> None:
     hostile = Codec(class_of({"f": {"type": "string", "pattern": "^(a+)+$"}}))
     with pytest.raises(Invalid):
         hostile.decode_object({"f": "a" * 100_000 + "b"})

@@ -1,4 +1,4 @@
-"""Conversions are exact, or refuse: total ones lose nothing, and lead back where there is a way."""
+"""Conversions are exact or refused: total ones lose nothing and are reversible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mediator.schema.values import encoder
 
 _NEW_YEAR: Final = "2024-01-02T00:00:00Z"
 _INTEGERS: Final = st.integers(-(2**63), 2**63 - 1)
-_NO_INTEGERS: Final = ("", "007", "1.0", " 1", "\uff11", "9" * 19)
+_NON_INTEGERS: Final = ("", "007", "1.0", " 1", "\uff11", "9" * 19)
 _VALUES: Final[dict[FieldType, st.SearchStrategy[Any]]] = {
     FieldType.STRING: st.text(st.characters(codec="utf-8", exclude_characters="\0")),
     FieldType.INTEGER: _INTEGERS,
@@ -40,24 +40,24 @@ def field(type_: FieldType, items: FieldType | None = None, **members: Any) -> F
     return Field("f", type_, items, **members)
 
 
-def converted(source: Field, target: Field, value: Any) -> Any:
-    found = conversion(source, target)
-    assert found is not None
-    return found.convert(value)
+def convert(source: Field, target: Field, value: Any) -> Any:
+    conversion_ = conversion(source, target)
+    assert conversion_ is not None
+    return conversion_.convert(value)
 
 
 @pytest.mark.parametrize(("source", "target"), TOTAL)
-def test_a_total_conversion_takes_every_value_and_leads_back(
+def test_a_total_conversion_accepts_every_value_and_is_reversible(
     source: FieldType, target: FieldType
 ) -> None:
     @given(_VALUES[source])
     def check(value: Any) -> None:
-        there = converted(field(source), field(target), value)
-        assert converted(field(target), field(source), there) == value
+        result = convert(field(source), field(target), value)
+        assert convert(field(target), field(source), result) == value
 
-    found = conversion(field(source), field(target))
-    assert found is not None
-    assert found.is_total
+    total = conversion(field(source), field(target))
+    assert total is not None
+    assert total.is_total
     check()
 
 
@@ -66,22 +66,24 @@ def test_a_partial_conversion_is_exact_or_refuses(source: FieldType, target: Fie
     @given(_VALUES[source] | _texts(source, target))
     def check(value: Any) -> None:
         try:
-            there = converted(field(source), field(target), value)
+            result = convert(field(source), field(target), value)
         except InvalidValue:
             return
-        back = converted(field(target), field(source), there)
-        if source is FieldType.STRING:  # one value may have several texts
-            back, value = (converted(field(source), field(target), each) for each in (back, value))
-        assert back == value
+        reverse = convert(field(target), field(source), result)
+        if source is FieldType.STRING:  # one value can have several texts
+            reverse, value = (
+                convert(field(source), field(target), item) for item in (reverse, value)
+            )
+        assert reverse == value
 
-    found = conversion(field(source), field(target))
-    assert found is not None
-    assert not found.is_total
+    partial = conversion(field(source), field(target))
+    assert partial is not None
+    assert not partial.is_total
     check()
 
 
 def _texts(source: FieldType, target: FieldType) -> st.SearchStrategy[Any]:
-    """Texts of values of a type, where texts are converted; else nothing."""
+    """Return a strategy of texts of the target type if the source is a string; else nothing."""
     if source is not FieldType.STRING:
         return st.nothing()
     encode = encoder(field(target)) or str
@@ -101,8 +103,10 @@ def _texts(source: FieldType, target: FieldType) -> st.SearchStrategy[Any]:
         (FieldType.TIMESTAMP, FieldType.STRING, datetime(2024, 1, 2, tzinfo=UTC), _NEW_YEAR),
     ],
 )
-def test_what_values_become(source: FieldType, target: FieldType, value: Any, result: Any) -> None:
-    assert converted(field(source), field(target), value) == result
+def test_values_are_converted(
+    source: FieldType, target: FieldType, value: Any, result: Any
+) -> None:
+    assert convert(field(source), field(target), value) == result
 
 
 @pytest.mark.parametrize(
@@ -115,47 +119,47 @@ def test_what_values_become(source: FieldType, target: FieldType, value: Any, re
         (FieldType.DECIMAL, FieldType.INTEGER, Decimal("1E+6000")),
         (FieldType.DECIMAL, FieldType.FLOAT, Decimal("1E+400")),
         (FieldType.DECIMAL, FieldType.FLOAT, Decimal("0.12345678901234567890")),
-        *((FieldType.STRING, FieldType.INTEGER, text) for text in _NO_INTEGERS),
+        *((FieldType.STRING, FieldType.INTEGER, text) for text in _NON_INTEGERS),
         (FieldType.STRING, FieldType.FLOAT, "nan"),
         (FieldType.STRING, FieldType.BOOLEAN, "True"),
     ],
 )
-def test_what_is_not_exact_is_refused(source: FieldType, target: FieldType, value: Any) -> None:
+def test_inexact_conversions_are_refused(source: FieldType, target: FieldType, value: Any) -> None:
     with pytest.raises(InvalidValue):
-        converted(field(source), field(target), value)
+        convert(field(source), field(target), value)
 
 
-def test_collections_are_converted_by_their_items() -> None:
+def test_collections_are_converted_item_by_item() -> None:
     texts = field(FieldType.LIST, FieldType.STRING)
     numbers = field(FieldType.LIST, FieldType.INTEGER)
-    assert converted(numbers, texts, [3, 1]) == ["3", "1"]
-    assert converted(texts, numbers, ["3", "1"]) == [3, 1]
-    assert converted(field(FieldType.SET, FieldType.INTEGER), texts, [1, 3]) == ["1", "3"]
-    of_members = field(FieldType.MAP, FieldType.INTEGER), field(FieldType.MAP, FieldType.DECIMAL)
-    assert converted(*of_members, {"a": 1}) == {"a": Decimal(1)}
-    assert converted(field(FieldType.INTEGER), texts, 7) == ["7"]
-    assert converted(field(FieldType.STRING), field(FieldType.SET, FieldType.STRING), "a") == ["a"]
+    assert convert(numbers, texts, [3, 1]) == ["3", "1"]
+    assert convert(texts, numbers, ["3", "1"]) == [3, 1]
+    assert convert(field(FieldType.SET, FieldType.INTEGER), texts, [1, 3]) == ["1", "3"]
+    maps = field(FieldType.MAP, FieldType.INTEGER), field(FieldType.MAP, FieldType.DECIMAL)
+    assert convert(*maps, {"a": 1}) == {"a": Decimal(1)}
+    assert convert(field(FieldType.INTEGER), texts, 7) == ["7"]
+    assert convert(field(FieldType.STRING), field(FieldType.SET, FieldType.STRING), "a") == ["a"]
     with pytest.raises(InvalidValue):
-        converted(texts, numbers, ["3", "one"])
+        convert(texts, numbers, ["3", "one"])
 
 
-def test_there_is_no_way_between_other_types() -> None:
-    ways = {*TOTAL, *PARTIAL, *((each, each) for each in SCALARS)}
+def test_other_types_are_not_converted() -> None:
+    pairs = {*TOTAL, *PARTIAL, *((scalar, scalar) for scalar in SCALARS)}
     for source in SCALARS:
         for target in SCALARS:
-            found = conversion(field(source), field(target))
-            assert (found is not None) == ((source, target) in ways)
-    listed, kept = field(FieldType.LIST, FieldType.STRING), field(FieldType.SET, FieldType.STRING)
-    assert conversion(listed, kept) is None
-    assert conversion(listed, field(FieldType.STRING)) is None
+            result = conversion(field(source), field(target))
+            assert (result is not None) == ((source, target) in pairs)
+    list_, set_ = field(FieldType.LIST, FieldType.STRING), field(FieldType.SET, FieldType.STRING)
+    assert conversion(list_, set_) is None
+    assert conversion(list_, field(FieldType.STRING)) is None
     assert conversion(field(FieldType.STRING), field(FieldType.MAP, FieldType.STRING)) is None
     assert conversion(field(FieldType.DOCUMENT), field(FieldType.STRING)) is None
 
 
 def test_constraints_of_the_field_hold() -> None:
     short = field(FieldType.STRING, max_length=2)
-    assert converted(field(FieldType.INTEGER), short, 12) == "12"
+    assert convert(field(FieldType.INTEGER), short, 12) == "12"
     with pytest.raises(InvalidValue):
-        converted(field(FieldType.INTEGER), short, 123)
+        convert(field(FieldType.INTEGER), short, 123)
     with pytest.raises(InvalidValue):
-        converted(field(FieldType.INTEGER), field(FieldType.INTEGER, minimum=5), 4)
+        convert(field(FieldType.INTEGER), field(FieldType.INTEGER, minimum=5), 4)

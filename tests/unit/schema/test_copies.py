@@ -1,4 +1,4 @@
-"""The forms of a copy, and what a schema allows of them."""
+"""The three forms of a field copy, and those that a schema allows."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def allowed(text: str) -> FieldCopy:
+def copy_of(text: str) -> FieldCopy:
     return field_copy(parse_copy(text), parse_schema("game", _SCHEMA))
 
 
 def test_a_copy_has_three_forms() -> None:
     assert parse_copy("players.score:points") == Copy("players", None, None, "score", "points")
-    along = Copy("missions", "player", None, "account", "account")
-    assert parse_copy("missions.player.account:account") == along
-    equal = Copy("missions", "player_name", ("players", "name"), "account", "account")
-    assert parse_copy("missions.player_name=players.name.account:account") == equal
+    by_reference = Copy("missions", "player", None, "account", "account")
+    assert parse_copy("missions.player.account:account") == by_reference
+    by_value = Copy("missions", "player_name", ("players", "name"), "account", "account")
+    assert parse_copy("missions.player_name=players.name.account:account") == by_value
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_other_forms_are_refused(text: str) -> None:
         ("missions.account=players.id.score:score", "players", None, ("account", "score")),
     ],
 )  # fmt: skip
-def test_what_a_copy_reads(
+def test_fields_that_a_copy_reads(
     text: str, source_class: str, equal: str | None, own_fields: tuple[str, ...]
 ) -> None:
-    copy = allowed(text)
+    copy = copy_of(text)
     assert (copy.source_class, copy.equal, copy.own_fields) == (source_class, equal, own_fields)
 
 
@@ -92,8 +92,8 @@ def test_what_a_copy_reads(
         ("missions.player=teams.name.account:account", "no class teams"),
     ],
 )
-def test_what_the_schema_does_not_allow(text: str, reason: str) -> None:
+def test_copies_that_the_schema_does_not_allow(text: str, reason: str) -> None:
     with pytest.raises(Invalid) as refused:
-        allowed(text)
+        copy_of(text)
     [location] = refused.value.locations
     assert reason in location.detail

@@ -1,4 +1,4 @@
-"""What documents end with whose members, or whose values out of a list, are nearly right."""
+"""Suggestions for misspelt members and enumerated values of documents."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ def _annotated(annotation: dict[str, Any]) -> dict[str, Any]:
     return _schema(fields={"title": {"type": "string", "annotations": [annotation]}})
 
 
-def _ends(error: Invalid) -> dict[str, str]:
-    """Return what is suggested, by the location of the mistake."""
-    ends = {at.pointer: at.detail.partition("; did you mean ")[2] for at in error.locations}
-    return {pointer: end[1:-2] for pointer, end in ends.items() if end}
+def _suggestions(error: Invalid) -> dict[str, str]:
+    """Return the suggestions by the location of the mistake."""
+    suggestions = {
+        location.pointer: location.detail.partition("; did you mean ")[2]
+        for location in error.locations
+    }
+    return {pointer: suggestion[1:-2] for pointer, suggestion in suggestions.items() if suggestion}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def _ends(error: Invalid) -> dict[str, str]:
 def test_schemas(document: dict[str, Any], suggested: dict[str, str]) -> None:
     with pytest.raises(Invalid) as caught:
         parse_schema("news", document)
-    assert _ends(caught.value) == suggested
+    assert _suggestions(caught.value) == suggested
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_schemas(document: dict[str, Any], suggested: dict[str, str]) -> None:
             {"op": "put", "class": "a", "id": "1", "body": {}, "if_mtch": "x"},
             {"/if_mtch": "if_match"},
         ),
-        # What another operation would have is no help.
+        # Members of other operations are not suggested.
         (parse_operation, {"op": "create", "class": "a", "body": {}, "if_mtch": "x"}, {}),
         (
             parse_transaction,
@@ -102,10 +105,10 @@ def test_schemas(document: dict[str, Any], suggested: dict[str, str]) -> None:
 def test_bodies(parse: Any, document: dict[str, Any], suggested: dict[str, str]) -> None:
     with pytest.raises(Invalid) as caught:
         parse(document)
-    assert _ends(caught.value) == suggested
+    assert _suggestions(caught.value) == suggested
 
 
-def test_the_detail_of_a_schema_ends_with_what_is_meant() -> None:
+def test_the_detail_of_a_schema_ends_with_the_suggestion() -> None:
     with pytest.raises(Invalid) as caught:
         parse_schema("news", _schema(cahce={}))
     assert caught.value.detail.endswith('; did you mean "cache"?')

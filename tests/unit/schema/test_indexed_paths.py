@@ -1,4 +1,4 @@
-"""Indexed paths in schemas: refused, read and written."""
+"""Indexed paths in schemas: refused, parsed and rendered."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def map_of(items: str) -> dict[str, Any]:
         (map_of("document"), ["a"], "/0", "must lead into the documents"),
     ],
 )
-def test_mistakes_in_indexed_paths_are_refused_at_their_place(
+def test_mistakes_in_indexed_paths_are_located(
     field: dict[str, Any], paths: Any, pointer: str, detail: str
 ) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("d", document(field, paths))
-    found = {each.pointer: each.detail for each in caught.value.locations}
-    assert detail in found[f"{AT}/indexed_paths{pointer}"], found
+    details = {location.pointer: location.detail for location in caught.value.locations}
+    assert detail in details[f"{AT}/indexed_paths{pointer}"], details
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def test_mistakes_in_indexed_paths_are_refused_at_their_place(
         (map_of("document"), "home.city", ("home", "city")),
     ],
 )
-def test_indexed_paths_are_read_and_written(
+def test_indexed_paths_are_parsed_and_rendered(
     field: dict[str, Any], path: str, keys: tuple[str, ...]
 ) -> None:
     schema = parse_schema("d", document(field, [path]))
     assert schema.classes["c"].fields["f"].indexed_keys == (keys,)
-    written = schema_document(schema)
-    assert written["classes"]["c"]["fields"]["f"]["indexed_paths"] == [path]
-    assert parse_schema("d", written) == schema
+    rendered = schema_document(schema)
+    assert rendered["classes"]["c"]["fields"]["f"]["indexed_paths"] == [path]
+    assert parse_schema("d", rendered) == schema
     without = schema_document(parse_schema("d", document(field, [])))
     assert "indexed_paths" not in without["classes"]["c"]["fields"]["f"]
 
 
-def test_a_field_has_no_indexed_paths_unless_it_says_so() -> None:
+def test_a_field_has_no_indexed_paths_by_default() -> None:
     [field] = parse_schema("d", document(DOCUMENT, [])).classes["c"].fields.values()
     assert isinstance(field, Field)
     assert field.indexed_keys == ()

@@ -1,4 +1,4 @@
-"""Ids: every text that a path segment can carry unambiguously, and no other."""
+"""Ids: exactly the texts that a path segment can carry unambiguously."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mediator.schema.ids import check_id
 @pytest.mark.parametrize(
     "text", ["a", "...", "a b", "%2F", "é" * 256, "\U0001f600", "e\u0301", "~"]
 )
-def test_ids_are_returned_as_they_are(text: str) -> None:
+def test_ids_are_returned_unchanged(text: str) -> None:
     assert check_id(text) == text
 
 

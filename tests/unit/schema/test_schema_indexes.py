@@ -1,4 +1,4 @@
-"""Compound and multi-valued indexes in schemas: refused, read, written and compared."""
+"""Compound and multi-valued indexes in schemas: refused, parsed, rendered and compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mediator.schema.tree import CompoundIndex
 TEXT = {"type": "string"}
 FIELDS = {"a": TEXT, "b": {"type": "integer"}, "c": {**TEXT, "group": "g"}, "d": {"type": "float"}}
 TAGS = {"type": "list", "items": "string", "index": True, "max_length": 10}
-MOST = 1_000
+MAX_ELEMENTS = 1_000
 AT = "/classes/c"
 
 
@@ -31,7 +31,7 @@ def compound(*names: str) -> dict[str, Any]:
 def mistakes(document: Any) -> dict[str, str]:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("d", document)
-    return {each.pointer: each.detail for each in caught.value.locations}
+    return {location.pointer: location.detail for location in caught.value.locations}
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,9 @@ def mistakes(document: Any) -> dict[str, str]:
         ([compound("a", "b")] * 17, "/indexes", "at most 16"),
     ],
 )
-def test_mistakes_in_compound_indexes_are_refused_at_their_place(
-    indexes: Any, pointer: str, detail: str
-) -> None:
-    found = mistakes(document(indexes, tags=TAGS))
-    assert detail in found[AT + pointer], found
+def test_mistakes_in_compound_indexes_are_located(indexes: Any, pointer: str, detail: str) -> None:
+    details = mistakes(document(indexes, tags=TAGS))
+    assert detail in details[AT + pointer], details
 
 
 @pytest.mark.parametrize(
@@ -65,34 +63,34 @@ def test_mistakes_in_compound_indexes_are_refused_at_their_place(
     [
         ({"items": "document"}, "/index", "type document has no order to index"),
         ({"type": "map"}, "/index", "type map has no order to index"),
-        ({"max_length": MOST + 1}, "/max_length", "must be 1000 at most"),
+        ({"max_length": MAX_ELEMENTS + 1}, "/max_length", "must be 1000 at most"),
     ],
 )
-def test_mistakes_in_multi_valued_indexes_are_refused_at_their_place(
+def test_mistakes_in_multi_valued_indexes_are_located(
     changed: Any, pointer: str, detail: str
 ) -> None:
-    [(found, said)] = mistakes(document(tags={**TAGS, **changed})).items()
-    assert found == f"{AT}/fields/tags{pointer}"
-    assert detail in said
+    [(location, message)] = mistakes(document(tags={**TAGS, **changed})).items()
+    assert location == f"{AT}/fields/tags{pointer}"
+    assert detail in message
 
 
-def test_elements_are_indexed_up_to_a_bound() -> None:
+def test_indexed_elements_are_bounded() -> None:
     unbounded = {name: member for name, member in TAGS.items() if name != "max_length"}
     assert "max_length" in mistakes(document(tags=unbounded))[f"{AT}/fields/tags/index"]
     for type_ in ("list", "set"):
-        tags = {**TAGS, "type": type_, "max_length": MOST}
+        tags = {**TAGS, "type": type_, "max_length": MAX_ELEMENTS}
         field = parse_schema("d", document(tags=tags)).classes["c"].fields["tags"]
         assert field.has_element_index
         assert not field.has_ordered_index
 
 
-def test_a_schema_is_read_as_it_was_written() -> None:
+def test_a_schema_is_parsed_as_it_was_rendered() -> None:
     schema = parse_schema("d", document([compound("b", "a"), compound("a", "b")], tags=TAGS))
     assert schema.classes["c"].indexes == (CompoundIndex(("b", "a")), CompoundIndex(("a", "b")))
-    written = schema_document(schema)
-    assert parse_schema("d", written) == schema
-    del written["classes"]["c"]["indexes"]  # as it was written before there were any
-    assert parse_schema("d", written).classes["c"].indexes == ()
+    rendered = schema_document(schema)
+    assert parse_schema("d", rendered) == schema
+    del rendered["classes"]["c"]["indexes"]  # as stored before there were compound indexes
+    assert parse_schema("d", rendered).classes["c"].indexes == ()
 
 
 def test_a_difference_names_the_index() -> None:
@@ -104,6 +102,6 @@ def test_a_difference_names_the_index() -> None:
 
 
 def test_fields_of_an_index_are_renamed_with_it() -> None:
-    written = schema_document(parse_schema("d", document([compound("a", "b")])))
-    renamed = renamed_document(written, {"c": {"a": "first", "b": "a"}})
+    rendered = schema_document(parse_schema("d", document([compound("a", "b")])))
+    renamed = renamed_document(rendered, {"c": {"a": "first", "b": "a"}})
     assert renamed["classes"]["c"]["indexes"] == [compound("first", "a")]

@@ -1,4 +1,4 @@
-"""Mistakes in the document of a schema: each is refused, and located."""
+"""Mistakes in a schema document: each is refused and located."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_names_of_routes_are_reserved(name: str) -> None:
 
 
 @pytest.mark.parametrize("database", ["", "News", "a-b", "1a", "a\n", "é", "portolan_scratch"])
-def test_the_database_has_a_name(database: str) -> None:
+def test_an_invalid_database_name_is_refused(database: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema(database, {})
     assert caught.value.locations[0].pointer == "database"
@@ -202,7 +202,7 @@ def test_a_schema_is_an_object(document: Any) -> None:
     assert [location.pointer for location in caught.value.locations] == [""]
 
 
-def test_all_mistakes_are_reported_up_to_a_bound() -> None:
+def test_the_number_of_reported_mistakes_is_bounded() -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"mode": 1, "nope": 1, "classes": {"a": {"ttl_s": 0}}})
     assert [p.pointer for p in caught.value.locations] == ["/nope", "/mode", "/classes/a/ttl_s"]
@@ -235,7 +235,7 @@ hostile = st.recursive(
 
 
 def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """List the paths to every node of a document."""
+    """Return the paths to all nodes of a document."""
     if isinstance(node, dict):
         members = list(node.items())
     else:
@@ -243,18 +243,18 @@ def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(inner for key, member in members for inner in paths(member, (*path, key)))]
 
 
-def replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """Copy a document with one node replaced."""
+def replace_node(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Return a copy of a document with one node replaced."""
     if not path:
         return value
     copy = node.copy()
-    copy[path[0]] = replaced(node[path[0]], path[1:], value)
+    copy[path[0]] = replace_node(node[path[0]], path[1:], value)
     return copy
 
 
 @given(st.sampled_from(paths(NEWSPAPER)), hostile)
 def test_a_damaged_schema_is_refused_or_rendered_faithfully(path: Any, damage: Any) -> None:
-    document = replaced(NEWSPAPER, path, damage)
+    document = replace_node(NEWSPAPER, path, damage)
     try:
         schema = parse_schema("news", document)
     except SchemaInvalid as error:

@@ -1,4 +1,4 @@
-"""The document of a schema: what is read of it, and written again."""
+"""Schema documents: parsed, and rendered again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mediator.schema.types import FieldType
 from tests.unit.schema.documents import FOREIGN, NEWSPAPER, REFERENCE, REFERENCES
 
 
-def test_the_newspaper_is_read() -> None:
+def test_the_newspaper_is_parsed() -> None:
     schema = parse_schema("news", NEWSPAPER)
     assert (schema.database, schema.mode) == ("news", Mode.MICROBATCHED)
     people, articles = schema.classes["people"], schema.classes["articles"]
@@ -71,7 +71,7 @@ def test_everything_has_a_default() -> None:
     assert parse_schema("news", {}).classes == {}
 
 
-def test_rendering_gives_the_same_schema_back() -> None:
+def test_a_rendered_schema_is_parsed_to_the_same() -> None:
     schema = parse_schema("news", NEWSPAPER)
     document = schema_document(schema)
     assert parse_schema("news", document) == schema
@@ -86,7 +86,7 @@ def test_rendering_gives_the_same_schema_back() -> None:
     }
 
 
-def test_foreign_keys_are_read_and_written() -> None:
+def test_foreign_keys_are_parsed_and_rendered() -> None:
     fields = {
         "ignored": {**REFERENCE, "on_delete": "ignore"},
         "listed": {**REFERENCES, "on_delete": "ignore"},
@@ -100,8 +100,8 @@ def test_foreign_keys_are_read_and_written() -> None:
         ForeignKey("c", "several", "c", OnDelete.NULLIFY, is_array=True),
     )
     document = schema_document(schema)
-    written = document["classes"]["c"]["fields"]
-    assert [name for name, field in written.items() if "on_delete" in field] == ["kept", "several"]
+    rendered = document["classes"]["c"]["fields"]
+    assert [name for name, field in rendered.items() if "on_delete" in field] == ["kept", "several"]
     assert parse_schema("news", document) == schema
     former = deepcopy(document)
     del former["classes"]["c"]["fields"]["kept"]["on_delete"]
@@ -113,7 +113,7 @@ def test_foreign_keys_are_read_and_written() -> None:
     )
 
 
-def test_so_many_foreign_keys_refer_to_one_class() -> None:
+def test_the_foreign_keys_to_one_class_are_bounded() -> None:
     fields = {f"f{n}": {**REFERENCE, "on_delete": "refuse"} for n in range(66)}
     with pytest.raises(SchemaInvalid, match="64 foreign keys") as caught:
         parse_schema("news", {"classes": {"c": {"fields": fields}}})
@@ -124,7 +124,7 @@ def test_so_many_foreign_keys_refer_to_one_class() -> None:
     parse_schema("news", {"classes": {"c": {"fields": fields}}})
 
 
-def test_what_expires_has_no_foreign_keys_to_it() -> None:
+def test_an_expiring_class_has_no_foreign_keys_to_it() -> None:
     fields = {"f": {**REFERENCE, "on_delete": "nullify"}}
     classes = {"c": {"ttl_s": 60, "fields": fields}}
     with pytest.raises(SchemaInvalid, match="ttl_s") as caught:
@@ -149,11 +149,11 @@ def test_a_class_has_one_time_of_its_last_write() -> None:
 @pytest.mark.parametrize("capability", Capability)
 def test_a_capability_is_required_where_the_paper_allows_it(capability: Capability) -> None:
     """docs/papers/ppm.md, section 2, the table of requirements."""
-    need = {"annotations": [{"require": capability.value}]}
+    requirement = {"annotations": [{"require": capability.value}]}
     documents = {
-        "database": need,
-        "class": {"classes": {"c": need}},
-        "field": {"classes": {"c": {"fields": {"f": {"type": "integer", **need}}}}},
+        "database": requirement,
+        "class": {"classes": {"c": requirement}},
+        "field": {"classes": {"c": {"fields": {"f": {"type": "integer", **requirement}}}}},
     }
     for level, document in documents.items():
         if level in LEVELS[capability]:
@@ -170,14 +170,14 @@ OWNED: dict[str, Any] = {
 }
 
 
-def test_the_owner_field_is_read_and_written() -> None:
+def test_the_owner_field_is_parsed_and_rendered() -> None:
     schema = parse_schema("news", {"classes": {"drafts": OWNED}})
     assert schema.classes["drafts"].owner_field == "author"
     assert parse_schema("news", schema_document(schema)) == schema
 
 
 @pytest.mark.parametrize(
-    ("location", "given"),
+    ("location", "value"),
     [
         ("owner_field", "nobody"),
         ("owner_field", "id"),
@@ -190,15 +190,15 @@ def test_the_owner_field_is_read_and_written() -> None:
         ("cache/visibility", "private"),
     ],
 )
-def test_an_unsuitable_owner_field_is_refused(location: str, given: Any) -> None:
+def test_an_unsuitable_owner_field_is_refused(location: str, value: Any) -> None:
     class_: dict[str, Any] = deepcopy({**OWNED, "cache": {}})
-    *above, last = location.split("/")
+    *parents, last = location.split("/")
     node = class_
-    for name in above:
+    for name in parents:
         node = node[name]
-    node[last] = given
-    if given == "reference":
+    node[last] = value
+    if value == "reference":
         node["to"] = "drafts"
     with pytest.raises(SchemaInvalid) as refused:
         parse_schema("news", {"classes": {"drafts": class_}})
-    assert f"/classes/drafts/{location}" in [found.pointer for found in refused.value.locations]
+    assert f"/classes/drafts/{location}" in [error.pointer for error in refused.value.locations]

@@ -1,4 +1,4 @@
-"""Examples of values at the edges of their types."""
+"""Values at the limits of their types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("field", "json", "value", "written"),
+    ("field", "json", "value", "encoded"),
     [
         ("hits", -(2**63), -(2**63), -(2**63)),
         ("ratio", 3, 3.0, 3.0),
@@ -80,11 +80,11 @@ def nested(depth: int) -> dict[str, Any]:
         ("hits", None, None, None),
     ],
 )
-def test_values_are_read_and_written(field: str, json: Any, value: Any, written: Any) -> None:
+def test_values_are_decoded_and_encoded(field: str, json: Any, value: Any, encoded: Any) -> None:
     decoded = CODEC.decode(field, json, "")
     assert decoded == value
     assert type(decoded) is type(value)
-    assert repr(CODEC.encode({field: decoded})[field]) == repr(written)
+    assert repr(CODEC.encode({field: decoded})[field]) == repr(encoded)
 
 
 def test_the_sign_of_zero_is_not_kept() -> None:
@@ -194,7 +194,7 @@ def test_an_object_is_a_json_object(body: Any) -> None:
     assert [location.pointer for location in caught.value.locations] == ["/0"]
 
 
-def test_defaults_are_applied_to_what_is_missing_and_not_shared() -> None:
+def test_defaults_of_missing_fields_are_applied_and_not_shared() -> None:
     first = CODEC.decode_object({"title": "a"})
     assert first == {"title": "a", "hits": 0, "list": [1]}
     assert isinstance(first["list"], list)
@@ -203,18 +203,18 @@ def test_defaults_are_applied_to_what_is_missing_and_not_shared() -> None:
     assert CODEC.decode_object({"title": "a", "hits": None, "list": []})["hits"] is None
 
 
-def test_a_required_field_without_a_default_may_not_be_left_out() -> None:
+def test_a_required_field_without_a_default_must_be_present() -> None:
     with pytest.raises(Invalid, match="/title is required"):
         CODEC.decode_object({})
 
 
-def test_a_required_field_with_a_default_may_be_left_out() -> None:
+def test_a_required_field_with_a_default_can_be_absent() -> None:
     fields = {"n": {"type": "integer", "required": True, "default": 7}}
     codec = Codec(parse_schema("test", {"classes": {"c": {"fields": fields}}}).classes["c"])
     assert codec.decode_object({}) == {"n": 7}
 
 
-def test_encoding_leaves_the_values_alone() -> None:
+def test_encoding_does_not_change_the_values() -> None:
     values: dict[str, Any] = {"title": "a", "price": Decimal("1.50"), "raw": None}
     assert CODEC.encode(values) == {"title": "a", "price": "1.5", "raw": None}
     assert values["price"] == Decimal("1.50")

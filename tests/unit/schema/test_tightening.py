@@ -1,4 +1,4 @@
-"""Which constraints a schema change tightens, and what breaks them."""
+"""Constraints that a schema change tightens, and values that violate them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def schema_of(**fields: Any) -> Schema:
 
 def change(before: Any, after: Any) -> list[TightenedConstraint]:
     fields = [{} if field is None else {"f": field} for field in (before, after)]
-    old, new = (schema_of(**each) for each in fields)
+    old, new = (schema_of(**class_fields) for class_fields in fields)
     return list(tightened_constraints(old, new, {"things"}).values())
 
 
@@ -50,15 +50,17 @@ def change(before: Any, after: Any) -> list[TightenedConstraint]:
         ),
     ],
 )
-def test_a_tighter_constraint_is_found_and_what_breaks_it(
+def test_a_tighter_constraint_is_found_with_the_values_that_violate_it(
     before: Any, after: Any, constraint: str, good: Any, bad: Any
 ) -> None:
-    [found] = change(before, after)
-    assert (found.constraint, found.location) == (constraint, "/classes/things/fields/f")
-    assert not found.is_broken_by(good)
-    assert found.is_broken_by(bad)
+    [tightened] = change(before, after)
+    assert (tightened.constraint, tightened.location) == (constraint, "/classes/things/fields/f")
+    assert not tightened.is_broken_by(good)
+    assert tightened.is_broken_by(bad)
     if constraint != "required":
-        assert not found.is_broken_by(None), "null and missing values are bound by required alone"
+        assert not tightened.is_broken_by(None), (
+            "only `required` applies to null and missing values"
+        )
         assert change(after, before) == [] or constraint in ("enum", "pattern")
     assert change(after, after) == []
 
@@ -73,12 +75,12 @@ def test_several_constraints_of_several_fields_are_found() -> None:
     }
 
 
-def test_a_new_field_breaks_nothing_but_required() -> None:
+def test_existing_objects_lack_a_new_required_field() -> None:
     bound = {**INTEGER, "minimum": 1, "maximum": 2}
     assert change(None, bound) == []
-    [found] = change(None, {**bound, "required": True, "default": 1})
-    assert found.constraint == "required"
-    assert found.is_broken_by(None)
+    [tightened] = change(None, {**bound, "required": True, "default": 1})
+    assert tightened.constraint == "required"
+    assert tightened.is_broken_by(None)
 
 
 def test_values_of_another_type_are_not_compared() -> None:
@@ -87,23 +89,23 @@ def test_values_of_another_type_are_not_compared() -> None:
     assert change(lists, {**lists, "items": "integer", "max_length": 1}) == []
 
 
-def test_only_the_named_classes_are_looked_at() -> None:
+def test_only_the_given_classes_are_compared() -> None:
     before, after = schema_of(f=INTEGER), schema_of(f={**INTEGER, "minimum": 1})
     assert tightened_constraints(before, after, set()) == {}
     assert tightened_constraints(before, parse_schema("shop", {}), {"things"}) == {}
     assert tightened_constraints(parse_schema("shop", {}), after, {"things"}) == {}
 
 
-def test_a_foreign_key_that_is_added_is_one_constraint() -> None:
+def test_an_added_foreign_key_is_one_constraint() -> None:
     plain = {"type": "reference", "to": "things", "index": True}
-    for before, after, found in (
+    for before, after, expected in (
         ("ignore", "refuse", {("things", "f", "on_delete")}),
         ("refuse", "cascade", set()),
         ("cascade", "ignore", set()),
         (None, "refuse", set()),
     ):
         former = {} if before is None else {"f": {**plain, "on_delete": before}}
-        now = schema_of(f={**plain, "on_delete": after})
-        constraints = tightened_constraints(schema_of(**former), now, {"things"})
-        assert constraints.keys() == found
-        assert all(each.to == "things" for each in constraints.values())
+        current = schema_of(f={**plain, "on_delete": after})
+        constraints = tightened_constraints(schema_of(**former), current, {"things"})
+        assert constraints.keys() == expected
+        assert all(constraint.to == "things" for constraint in constraints.values())

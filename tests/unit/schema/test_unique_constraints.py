@@ -1,4 +1,4 @@
-"""Unique constraints: where schemas that have them are wrong, and what objects claim by them."""
+"""Unique constraints: located mistakes in schemas, and claims of objects."""
 
 from __future__ import annotations
 
@@ -53,16 +53,14 @@ def class_of(fields: Any, unique: Any = ()) -> ClassSchema:
         ({f"f{i}": {**TEXT, "unique": True} for i in range(9)}, [], "/unique", "at most 8"),
     ],
 )
-def test_mistakes_are_refused_at_their_place(
-    fields: Any, unique: Any, pointer: str, detail: str
-) -> None:
+def test_mistakes_are_located(fields: Any, unique: Any, pointer: str, detail: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         class_of(fields, unique)
-    details = {each.pointer: each.detail for each in caught.value.locations}
+    details = {location.pointer: location.detail for location in caught.value.locations}
     assert detail in details[AT + pointer], details
 
 
-def test_a_schema_is_read_as_it_was_written() -> None:
+def test_a_schema_is_parsed_as_it_was_rendered() -> None:
     fields = {"a": {**TEXT, "unique": True}, "b": TEXT, "c": TEXT}
     schema = parse_schema("shop", document(fields, [["c", "b"]]))
     assert schema.classes["users"].unique_constraints == (("a",), ("c", "b"))
@@ -73,14 +71,17 @@ def test_a_difference_names_the_constraint() -> None:
     before = schema_document(parse_schema("shop", document({"a": TEXT, "b": TEXT})))
     fields = {"a": {**TEXT, "unique": True}, "b": TEXT}
     after = schema_document(parse_schema("shop", document(fields, [["a", "b"]])))
-    found = [(each.kind, each.node, each.member, each.after) for each in differences(before, after)]
-    assert found == [
+    actual = [
+        (difference.kind, difference.node, difference.member, difference.after)
+        for difference in differences(before, after)
+    ]
+    assert actual == [
         ("changed", "users", "unique", [["a", "b"]]),
         ("added", "users.a", "unique", True),
     ]
 
 
-def test_only_set_and_unset_apply_to_what_is_unique() -> None:
+def test_only_set_and_unset_apply_to_unique_fields() -> None:
     fields = {"n": {"type": "integer", "unique": True}, "m": {"type": "integer"}}
     schema = class_of(fields, [["m", "n"]])
     codec = Codec(schema)
@@ -88,7 +89,7 @@ def test_only_set_and_unset_apply_to_what_is_unique() -> None:
         for operator, argument in (("inc", 1), ("max", 1), ("bit_or", 1)):
             with pytest.raises(Invalid) as refused:
                 parse_update(schema, codec, {name: {operator: argument}}, "/body")
-            assert [each.pointer for each in refused.value.locations] == [
+            assert [location.pointer for location in refused.value.locations] == [
                 f"/body/{name}/{operator}"
             ]
     assert parse_update(schema, codec, {"n": {"set": 1}, "m": {"unset": True}}).values == {"n": 1}
@@ -128,7 +129,7 @@ def test_equal_values_make_one_claim(
 
 def test_without_all_values_there_is_no_claim() -> None:
     constraints = [("string",), ("string", "integer")]
-    names = [constraint_name(each) for each in constraints]
+    names = [constraint_name(fields) for fields in constraints]
     assert claims_of(constraints, FIELDS, {}) == dict.fromkeys(names)
     partial = claims_of(constraints, FIELDS, {"string": "a", "integer": None})
     assert [name for name, value in partial.items() if value] == ["string"]

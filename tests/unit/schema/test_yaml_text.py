@@ -1,4 +1,4 @@
-"""YAML is read as JSON: by the core schema of YAML 1.2, and nothing that JSON has not."""
+"""YAML is parsed as JSON: by the core schema of YAML 1.2, without anything that JSON lacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.commands.yaml_text import NotJson, parse_yaml, yaml_text
         ("--- {a: 1}\n...\n", {"a": 1}),
     ],
 )
-def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
+def test_scalars_follow_the_core_schema(text: str, value: Any) -> None:
     assert parse_yaml(text.encode()) == value
 
 
@@ -53,13 +53,13 @@ def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
         ("a: \x00", "special characters"),
     ],
 )
-def test_what_json_has_not_is_refused(text: str, reason: str) -> None:
+def test_yaml_that_json_lacks_is_refused(text: str, reason: str) -> None:
     with pytest.raises(NotJson, match=reason):
         parse_yaml(text.encode())
 
 
 @pytest.mark.parametrize("text", ["no", "on", "1e3", "0o17", "2026-01-02", "1:30", "~", "", "<<"])
-def test_a_text_is_one_to_readers_of_both_versions(text: str) -> None:
-    written = yaml_text([text])
-    assert parse_yaml(written.encode()) == [text]
-    assert yaml.safe_load(written) == [text]
+def test_strings_are_strings_to_parsers_of_both_versions(text: str) -> None:
+    rendered = yaml_text([text])
+    assert parse_yaml(rendered.encode()) == [text]
+    assert yaml.safe_load(rendered) == [text]

@@ -1,4 +1,4 @@
-"""A shop on three systems."""
+"""Fixtures: a shop on three systems."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def update(database: str, class_name: str, id_: str, **values: Any) -> Update:
     return Update(database, class_name, id_, unique("op"), values=values)
 
 
-def seen(class_name: str, outcome: Outcome) -> ReadSetEntry:
+def read_of(class_name: str, outcome: Outcome) -> ReadSetEntry:
     return ReadSetEntry(class_name, outcome.id, outcome.versions)
 
 
@@ -81,9 +81,15 @@ async def has_intent(mediator: Service, database: str, class_name: str, id_: str
 
 
 REFUSED: Mapping[str, tuple[Any, type[Exception]]] = {
-    "a creation of what is there": (lambda db, c, i: Create(db, c, i, unique()), AlreadyExists),
-    "an update of what is not": (lambda db, c, _: update(db, c, unique(), n=1), NotFound),
-    "a deletion of what is not": (lambda db, c, _: Delete(db, c, unique(), unique()), NotFound),
+    "a creation of an existing object": (
+        lambda db, c, i: Create(db, c, i, unique()),
+        AlreadyExists,
+    ),
+    "an update of a missing object": (lambda db, c, _: update(db, c, unique(), n=1), NotFound),
+    "a deletion of a missing object": (
+        lambda db, c, _: Delete(db, c, unique(), unique()),
+        NotFound,
+    ),
     "a stale If-Match": (
         lambda db, c, i: Put(db, c, i, unique(), Condition(versions=({"main": 1},))),
         PreconditionFailed,
@@ -101,10 +107,10 @@ REFUSED: Mapping[str, tuple[Any, type[Exception]]] = {
 }
 
 
-async def die(mediator: Service, shop: str, crash: CrashPoint) -> None:
+async def check_killed(mediator: Service, shop: str, crash: CrashPoint) -> None:
     trio = {name: await mediator.create(shop, name, unique(), n=0) for name in SINGLE}
     pair = await mediator.create(shop, "pairs", unique(), title="a", hits=0)
-    created = unique()
+    created_id = unique()
     request = transaction(
         shop,
         *(
@@ -112,8 +118,8 @@ async def die(mediator: Service, shop: str, crash: CrashPoint) -> None:
             for name, o in trio.items()
         ),
         update(shop, "pairs", pair.id, title="b", hits=1),
-        Create(shop, "users", created, unique(), values={"n": 1}),
-        reads=[seen(name, o) for name, o in trio.items()],
+        Create(shop, "users", created_id, unique(), values={"n": 1}),
+        reads=[read_of(name, o) for name, o in trio.items()],
     )
 
     async def coordinate() -> None:
@@ -126,32 +132,32 @@ async def die(mediator: Service, shop: str, crash: CrashPoint) -> None:
     except Killed:
         acknowledged = False
     await expire(mediator)
-    found = [await values(mediator, shop, name, o.id) for name, o in trio.items()]
-    found += [await values(mediator, shop, "pairs", pair.id)]
-    found += [await values(mediator, shop, "users", created)]
-    nothing = [{"n": 0}] * 3 + [{"title": "a", "hits": 0}, None]
-    everything = [{"n": 1}] * 3 + [{"title": "b", "hits": 1}, {"n": 1}]
-    assert found in (nothing, everything), crash.taken
-    assert found == everything or not acknowledged
+    objects = [await values(mediator, shop, name, o.id) for name, o in trio.items()]
+    objects += [await values(mediator, shop, "pairs", pair.id)]
+    objects += [await values(mediator, shop, "users", created_id)]
+    before = [{"n": 0}] * 3 + [{"title": "a", "hits": 0}, None]
+    after = [{"n": 1}] * 3 + [{"title": "b", "hits": 1}, {"n": 1}]
+    assert objects in (before, after), crash.taken
+    assert objects == after or not acknowledged
     for name, id_ in [
         *((n, o.id) for n, o in trio.items()),
         ("pairs", pair.id),
-        ("users", created),
+        ("users", created_id),
     ]:
         assert not await has_intent(mediator, shop, name, id_), crash.taken
 
 
 async def retry(mediator: Service, request: CommitRequest) -> list[Outcome]:
-    """Retry while locked: the task that resolves transactions may be first."""
-    answers: list[list[Outcome]] = []
+    """Retry while locked: the task that resolves transactions can come first."""
+    results: list[list[Outcome]] = []
 
-    async def answered() -> bool:
+    async def is_answered() -> bool:
         with suppress(Locked):
-            answers.append(await run(mediator, request))
-        return bool(answers)
+            results.append(await run(mediator, request))
+        return bool(results)
 
-    await eventually(answered)
-    return answers[0]
+    await eventually(is_answered)
+    return results[0]
 
 
 async def attempt(mediator: Service, request: CommitRequest, crash: CrashPoint) -> None:

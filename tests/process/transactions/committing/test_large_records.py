@@ -1,4 +1,4 @@
-"""What would make a record too large for its system is refused before it is committed."""
+"""Writes that would make a record too large for its system are refused before the commit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.committing.shop import has_intent, run, transaction, values
 from tests.process.transactions.open_writes import all_over
 
-_NAMES = ("MAX_VALUES_BYTES", "MAX_DOCUMENT_BYTES", "SERVER_LIMIT_BYTES")
-BOUNDS = {name: getattr(sizes, name) // 16 for name in _NAMES}
-"""The stand-in for MongoDB takes seconds for what is as large as it may be."""
+BOUNDS = {name: getattr(sizes, name) // 16 for name in ("LARGEST", "MOST", "TAKEN")}
+"""Scaled down, as the stand-in for MongoDB takes seconds for records of the maximum size."""
 
-PART = "x" * (BOUNDS["MAX_VALUES_BYTES"] // 2 + 2**12)
-"""Two of them are too large, one is not."""
+HALF = "x" * (BOUNDS["LARGEST"] // 2 + 2**12)
+"""Two of these are too large, one is not."""
 
 CLASSES = {
     "users": {"fields": {"n": field_on("postgres", "integer", default=0)}},
@@ -43,21 +42,21 @@ CLASSES = {
 }
 
 
-def put_part(database: str, class_name: str, key: str) -> Update:
-    call = OperatorCall("parts", Operator.PUT, {key: PART})
+def put_half(database: str, class_name: str, key: str) -> Update:
+    call = OperatorCall("parts", Operator.PUT, {key: HALF})
     return Update(database, class_name, "x", unique(), operators=(call,))
 
 
-def too_large(database: str, class_name: str) -> dict[str, WriteOperation]:
-    """Return operations, each of which would make an object too large that has a text."""
-    both: Values = {"text": PART, "more": PART}
+def oversized_writes(database: str, class_name: str) -> dict[str, WriteOperation]:
+    """Return operations that each make an object with a text too large."""
+    both: Values = {"text": HALF, "more": HALF}
     return {
         "put": Put(database, class_name, "x", unique(), values=both),
         "create": Create(database, class_name, "y", unique(), values=both),
-        "update": Update(database, class_name, "x", unique(), values={"more": PART}),
-        "operator": put_part(database, class_name, "a"),
+        "update": Update(database, class_name, "x", unique(), values={"more": HALF}),
+        "operator": put_half(database, class_name, "a"),
         "with a key": Update(
-            database, class_name, "x", unique(), values={"more": PART}, fingerprint="f"
+            database, class_name, "x", unique(), values={"more": HALF}, fingerprint="f"
         ),
     }
 
@@ -76,58 +75,62 @@ async def database(mediator: Service) -> str:
     assert mediator.systems_of(database, "notes") == ("mongo",)
     assert set(mediator.systems_of(database, "pairs")) == {"postgres", "mongo"}
     for class_name in ("notes", "pairs"):
-        await mediator.create(database, class_name, "x", text=PART)
+        await mediator.create(database, class_name, "x", text=HALF)
     await mediator.create(database, "users", "u", n=0)
     return database
 
 
-@pytest.mark.parametrize("name", too_large("", ""))
+@pytest.mark.parametrize("name", oversized_writes("", ""))
 @pytest.mark.parametrize("class_name", ["notes", "pairs"])
-async def test_a_write_that_would_be_too_large_is_refused_alone(
+async def test_an_oversized_write_is_refused(
     mediator: Service, database: str, class_name: str, name: str
 ) -> None:
-    error = await error_of(mediator, too_large(database, class_name)[name])
+    error = await error_of(mediator, oversized_writes(database, class_name)[name])
     assert isinstance(error, ObjectTooLarge)
-    await unchanged(mediator, database, class_name)
+    await check_unchanged(mediator, database, class_name)
 
 
-@pytest.mark.parametrize("name", too_large("", ""))
+@pytest.mark.parametrize("name", oversized_writes("", ""))
 @pytest.mark.parametrize("class_name", ["notes", "pairs"])
-async def test_a_transaction_with_such_a_write_does_nothing(
+async def test_a_transaction_with_an_oversized_write_is_refused(
     mediator: Service, database: str, class_name: str, name: str
 ) -> None:
     other = Update(database, "users", "u", unique(), values={"n": 1})
     with pytest.raises(ObjectTooLarge):
-        await run(mediator, transaction(database, other, too_large(database, class_name)[name]))
+        await run(
+            mediator, transaction(database, other, oversized_writes(database, class_name)[name])
+        )
     assert await values(mediator, database, "users", "u") == {"n": 0}
-    await unchanged(mediator, database, class_name)
+    await check_unchanged(mediator, database, class_name)
 
 
-async def test_a_batch_with_such_a_write_does_the_others(mediator: Service, database: str) -> None:
+async def test_a_batch_with_an_oversized_write_does_the_others(
+    mediator: Service, database: str
+) -> None:
     small = [
         Put(database, "pairs", f"b{n}", unique(), values={"title": "a", "text": "b"})
         for n in range(3)
     ]
-    large = too_large(database, "pairs")["update"]
-    answers = await mediator.mediator.data.batch([*small, large])
-    assert isinstance(answers[-1], ObjectTooLarge)
+    large = oversized_writes(database, "pairs")["update"]
+    results = await mediator.mediator.data.batch([*small, large])
+    assert isinstance(results[-1], ObjectTooLarge)
     for operation in small:
         assert await values(mediator, database, "pairs", operation.id) == operation.values
-    await unchanged(mediator, database, "pairs")
+    await check_unchanged(mediator, database, "pairs")
 
 
-async def unchanged(mediator: Service, database: str, class_name: str) -> None:
+async def check_unchanged(mediator: Service, database: str, class_name: str) -> None:
     await all_over(mediator)
-    assert await values(mediator, database, class_name, "x") == {"text": PART}
+    assert await values(mediator, database, class_name, "x") == {"text": HALF}
     assert await values(mediator, database, class_name, "y") is None
     for id_ in "xy":
         assert not await has_intent(mediator, database, class_name, id_)
 
 
-async def test_what_is_not_too_large_goes_on(mediator: Service, database: str) -> None:
+async def test_writes_within_the_bound_succeed(mediator: Service, database: str) -> None:
     for class_name in ("notes", "pairs"):
-        await mediator.create(database, class_name, "z", text=PART)
+        await mediator.create(database, class_name, "z", text=HALF)
         small: Any = {"more": "b"}
         operation = Update(database, class_name, "z", unique(), values=small)
         await run(mediator, transaction(database, operation))
-        assert await values(mediator, database, class_name, "z") == {"text": PART, "more": "b"}
+        assert await values(mediator, database, class_name, "z") == {"text": HALF, "more": "b"}

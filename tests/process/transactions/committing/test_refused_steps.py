@@ -1,4 +1,4 @@
-"""Steps of committed transactions that a server refuses: they stay, and operators get to know."""
+"""Steps of committed transactions that a server refuses: they stay open and are reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASSES = {"users": {"fields": {"n": field_on("postgres", "integer", default=0)}
 
 @asynccontextmanager
 async def refusing(mediator: Service, database: str, n: int) -> AsyncIterator[None]:
-    """Let the server itself refuse users with a number, as after a change by somebody else."""
+    """Make the server refuse users with a number, as after a foreign schema change."""
     config = mediator.configs["postgres"]
     [fragment] = (await mediator.mediator.data.route(database, "users")).fragments
     table = f'"{config.namespace}"."{table_name(fragment.database, fragment.stored_as)}"'
@@ -35,14 +35,16 @@ async def refusing(mediator: Service, database: str, n: int) -> AsyncIterator[No
 
 
 def refusals(mediator: Service, database: str) -> list[RedoRecovered]:
-    recoveries = [each for each in mediator.observed if isinstance(each, RedoRecovered)]
-    return [each for each in recoveries if (each.database, each.outcome) == (database, "refused")]
+    recoveries = [event for event in mediator.observed if isinstance(event, RedoRecovered)]
+    return [
+        event for event in recoveries if (event.database, event.outcome) == (database, "refused")
+    ]
 
 
 async def test_the_other_steps_are_applied_and_the_refused_one_is_reported(
     mediator: Service,
 ) -> None:
-    """The server got them together, and does not say which one it refuses."""
+    """The server received them together and does not report which one it refuses."""
     database = await mediator.put_schema(CLASSES)
     for id_ in ("x", "y"):
         await mediator.create(database, "users", id_, n=0)
@@ -57,7 +59,7 @@ async def test_the_other_steps_are_applied_and_the_refused_one_is_reported(
         assert "CheckViolationError" in refused.reason
         log = mediator.mediator.transactions.log
         [entry] = (await log.find_open(database, [["users", "y"]])).values()
-        assert not entry.overdue, "it is tried again in a minute, not at once"
+        assert not entry.overdue, "it is retried in a minute, not at once"
     await expire(mediator)
     assert await values(mediator, database, "users", "y") == {"n": 2}
 
@@ -65,6 +67,6 @@ async def test_the_other_steps_are_applied_and_the_refused_one_is_reported(
 def test_a_refused_step_is_among_the_latest_events_once() -> None:
     recent = RecentEvents()
     refused = RedoRecovered("shop", "i", "refused", "postgres refuses a step")
-    for each in (refused, RedoRecovered("shop", "j", "applied"), refused):
-        recent.observe(each)
-    assert [each.observation for each in recent.events] == [refused]
+    for event in (refused, RedoRecovered("shop", "j", "applied"), refused):
+        recent.observe(event)
+    assert [event.observation for event in recent.events] == [refused]

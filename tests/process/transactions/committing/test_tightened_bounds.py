@@ -1,4 +1,4 @@
-"""Transactions that are committed, and applied under a schema with tighter bounds."""
+"""Committed transactions that are applied under a schema with tighter bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AFTER = {"stock": 5, "low": -5, "tags": ["a", "b"]}
 
 
 def classes(**bounds: dict[str, Any]) -> dict[str, Any]:
-    """Return one class on each system, whose fields have bounds."""
+    """Return one class on each system; its fields have the given bounds."""
     return {
         f"on_{system}": {
             "fields": {
@@ -43,7 +43,7 @@ TIGHT = classes(stock={"maximum": 4}, low={"minimum": -4}, tags={"max_length": 1
 
 
 async def commit(mediator: Service, database: str, name: str) -> None:
-    """Let a coordinator die after it has committed operators on an object."""
+    """Kill a coordinator after it has committed operators on an object."""
     operators = (
         OperatorCall("stock", Operator.INC, 5),
         OperatorCall("low", Operator.INC, -5),
@@ -63,7 +63,7 @@ async def commit(mediator: Service, database: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_what_was_committed_before_bounds_were_tightened_is_applied(
+async def test_operators_committed_before_bounds_were_tightened_are_applied(
     mediator: Service, system: str
 ) -> None:
     database, name = await mediator.put_schema(LOOSE), f"on_{system}"
@@ -76,14 +76,14 @@ async def test_what_was_committed_before_bounds_were_tightened_is_applied(
     assert not await has_intent(mediator, database, name, "x")
 
 
-async def test_a_step_that_is_refused_is_never_given_up_and_holds_up_no_other_write(
+async def test_a_refused_step_is_never_given_up_and_blocks_no_other_write(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store refuses it for a reason of its own, which an operator has to find."""
+    """The store refuses it for a reason that an operator has to find."""
     database = await mediator.put_schema(LOOSE)
     for name in ("on_postgres", "on_redis"):
         await commit(mediator, database, name)
-    [postgres] = [each.store for each in mediator.mediator.systems if each.name == "postgres"]
+    [postgres] = [system.store for system in mediator.mediator.systems if system.name == "postgres"]
 
     async def refuse(calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return [WriteResult(Status.REFUSED) for _ in calls]
@@ -91,20 +91,20 @@ async def test_a_step_that_is_refused_is_never_given_up_and_holds_up_no_other_wr
     async def has_recovered_the_other() -> bool:
         await let_overdue(mediator)
         await mediator.mediator.transactions.resolver.recover()
-        found: object = await values(mediator, database, "on_redis", "x")
-        return found == AFTER
+        current: object = await values(mediator, database, "on_redis", "x")
+        return current == AFTER
 
-    async def only_it_is_open() -> bool:
+    async def is_only_the_refused_one_open() -> bool:
         return await open_writes(mediator) == ["committed"]
 
     with monkeypatch.context() as patched:
         patched.setattr(postgres, "write", refuse)
         await eventually(has_recovered_the_other)
         recoveries = [o for o in mediator.observed if isinstance(o, RedoRecovered)]
-        found = [each for each in recoveries if each.database == database]
-        assert {each.outcome for each in found} == {"applied", "refused"}
-        assert any("on_postgres/x" in each.reason for each in found)
-        await eventually(only_it_is_open)
+        database_recoveries = [recovery for recovery in recoveries if recovery.database == database]
+        assert {recovery.outcome for recovery in database_recoveries} == {"applied", "refused"}
+        assert any("on_postgres/x" in recovery.reason for recovery in database_recoveries)
+        await eventually(is_only_the_refused_one_open)
         assert await has_intent(mediator, database, "on_postgres", "x")
         assert await values(mediator, database, "on_postgres", "x") == BEFORE
     await expire(mediator)

@@ -1,4 +1,4 @@
-"""Transactions over three systems: whole or not at all, through crashes and concurrent writes."""
+"""Transactions over three systems: atomic, through crashes and concurrent writes."""
 
 from __future__ import annotations
 
@@ -31,18 +31,21 @@ from tests.process.transactions.committing.shop import (
     REFUSED,
     SINGLE,
     has_intent,
+    read_of,
     run,
-    seen,
     transaction,
     update,
     values,
 )
 
 
-async def test_all_is_done_on_every_system(
+async def test_all_writes_are_done_on_every_system(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
-    created, deleted = unique(), await mediator.create(shop, "pairs", unique(), title="t", hits=1)
+    created_id, deleted = (
+        unique(),
+        await mediator.create(shop, "pairs", unique(), title="t", hits=1),
+    )
     outcomes = await run(
         mediator,
         transaction(
@@ -58,45 +61,45 @@ async def test_all_is_done_on_every_system(
             ReadModifyWrite(
                 shop, "notes", trio["notes"].id, unique(), compute=lambda o: {"n": o["n"] + 3}
             ),
-            Create(shop, "pairs", created, unique(), values={"title": "new", "hits": 7}),
+            Create(shop, "pairs", created_id, unique(), values={"title": "new", "hits": 7}),
             Delete(shop, "pairs", deleted.id, unique()),
-            reads=[seen(name, outcome) for name, outcome in trio.items()],
+            reads=[read_of(name, outcome) for name, outcome in trio.items()],
         ),
     )
     for number, name in enumerate(SINGLE, 1):
-        now = await mediator.get(shop, name, trio[name].id)
-        assert now.values == {"n": number}
-        assert outcomes[number - 1].versions == now.versions
+        current = await mediator.get(shop, name, trio[name].id)
+        assert current.values == {"n": number}
+        assert outcomes[number - 1].versions == current.versions
         assert not await has_intent(mediator, shop, name, trio[name].id)
-    assert await values(mediator, shop, "pairs", created) == {"title": "new", "hits": 7}
+    assert await values(mediator, shop, "pairs", created_id) == {"title": "new", "hits": 7}
     assert outcomes[3].created
     assert await values(mediator, shop, "pairs", deleted.id) is None
     assert outcomes[4].values is None
-    for id_ in (created, deleted.id):
+    for id_ in (created_id, deleted.id):
         assert not await has_intent(mediator, shop, "pairs", id_)
 
 
 @pytest.mark.parametrize("changed", SINGLE)
-async def test_a_changed_read_aborts_all(
+async def test_a_changed_read_aborts_the_transaction(
     mediator: Service, shop: str, trio: Mapping[str, Outcome], changed: str
 ) -> None:
     await mediator.mediator.data.write(update(shop, changed, trio[changed].id, n=5))
-    others = [name for name in SINGLE if name != changed]
+    other_names = [name for name in SINGLE if name != changed]
     request = transaction(
         shop,
-        *(update(shop, name, trio[name].id, n=1) for name in others),
-        reads=[seen(name, outcome) for name, outcome in trio.items()],
+        *(update(shop, name, trio[name].id, n=1) for name in other_names),
+        reads=[read_of(name, outcome) for name, outcome in trio.items()],
     )
     with pytest.raises(TransactionAborted) as aborted:
         await run(mediator, request)
     assert aborted.value.extra == {"changed": [{"class": changed, "id": trio[changed].id}]}
-    for name in others:
+    for name in other_names:
         assert await values(mediator, shop, name, trio[name].id) == {"n": 0}
         assert not await has_intent(mediator, shop, name, trio[name].id)
 
 
 @pytest.mark.parametrize(
-    ("written", "read", "looks"),
+    ("written", "read", "lookups"),
     [
         ("users", ["carts", "notes"], 0),
         ("users", [f"nobody{n}" for n in range(MAX_READS - 1)], 1),
@@ -104,29 +107,29 @@ async def test_a_changed_read_aborts_all(
     ],
     ids=["all known", "reads unknown", "all unknown"],
 )
-async def test_classes_that_are_unknown_cost_one_look(
+async def test_unknown_classes_cost_one_lookup(
     mediator: Service,
     shop: str,
     monkeypatch: pytest.MonkeyPatch,
     written: str,
     read: list[str],
-    looks: int,
+    lookups: int,
 ) -> None:
-    data, looked = mediator.mediator.data, []
-    look = data.route
+    data, names = mediator.mediator.data, []
+    route = data.route
 
-    async def counted(database: str, class_name: str) -> Any:
-        if database == shop:  # recovery may look at what other tests have left
-            looked.append(class_name)
-        return await look(database, class_name)
+    async def count_lookup(database: str, class_name: str) -> Any:
+        if database == shop:  # recovery can look up classes that other tests left
+            names.append(class_name)
+        return await route(database, class_name)
 
-    monkeypatch.setattr(data, "route", counted)
+    monkeypatch.setattr(data, "route", count_lookup)
     new = Create(shop, written, unique(), unique(), values={"n": 1})
     request = transaction(shop, new, reads=[ReadSetEntry(name, unique(), None) for name in read])
     refusal = {"users": TransactionAborted, "nobody": NotFound}[written]
-    with pytest.raises(refusal) if looks else nullcontext():
+    with pytest.raises(refusal) if lookups else nullcontext():
         await run(mediator, request)
-    assert len(looked) == looks
+    assert len(names) == lookups
 
 
 async def test_a_class_created_by_another_replica_is_found(
@@ -142,49 +145,51 @@ async def test_a_class_created_by_another_replica_is_found(
 
 async def test_absence_can_be_read(mediator: Service, shop: str) -> None:
     for name in SINGLE:
-        absent, created = unique(), unique()
+        absent_id, created_id = unique(), unique()
         request = transaction(
             shop,
-            Create(shop, name, created, unique(), values={"n": 1}),
-            reads=[ReadSetEntry(name, absent, None)],
+            Create(shop, name, created_id, unique(), values={"n": 1}),
+            reads=[ReadSetEntry(name, absent_id, None)],
         )
         await run(mediator, request)
-        await mediator.create(shop, name, absent, n=1)
-        again = replace(request, writes=(Delete(shop, name, created, unique()),))
+        await mediator.create(shop, name, absent_id, n=1)
+        deletion = replace(request, writes=(Delete(shop, name, created_id, unique()),))
         with pytest.raises(TransactionAborted):
-            await run(mediator, again)
-        await mediator.mediator.data.write(Delete(shop, name, absent, unique()))
-        await run(mediator, again)
-        gone = transaction(
-            shop, reads=[ReadSetEntry(name, created, None), ReadSetEntry(name, absent, None)]
+            await run(mediator, deletion)
+        await mediator.mediator.data.write(Delete(shop, name, absent_id, unique()))
+        await run(mediator, deletion)
+        absences = transaction(
+            shop, reads=[ReadSetEntry(name, created_id, None), ReadSetEntry(name, absent_id, None)]
         )
-        assert await run(mediator, gone) == []
+        assert await run(mediator, absences) == []
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("operation", REFUSED)
 @pytest.mark.parametrize("class_name", SINGLE)
 async def test_one_refused_operation_aborts_the_transaction(
-    mediator: Service, shop: str, trio: Mapping[str, Outcome], what: str, class_name: str
+    mediator: Service, shop: str, trio: Mapping[str, Outcome], operation: str, class_name: str
 ) -> None:
-    make, error = REFUSED[what]
+    make_write, error = REFUSED[operation]
     for name in SINGLE:
         await mediator.mediator.data.write(update(shop, name, trio[name].id, n=1))
-    others = [name for name in SINGLE if name != class_name]
-    writes = [update(shop, name, trio[name].id, n=9) for name in others]
+    other_names = [name for name in SINGLE if name != class_name]
+    writes = [update(shop, name, trio[name].id, n=9) for name in other_names]
     with pytest.raises(error):
-        await run(mediator, transaction(shop, *writes, make(shop, class_name, trio[class_name].id)))
+        await run(
+            mediator, transaction(shop, *writes, make_write(shop, class_name, trio[class_name].id))
+        )
     for name in SINGLE:
         assert await values(mediator, shop, name, trio[name].id) == {"n": 1}
         assert not await has_intent(mediator, shop, name, trio[name].id)
 
 
 async def test_the_size_of_a_transaction_is_bounded(mediator: Service, shop: str) -> None:
-    many = [update(shop, "users", unique(), n=1) for _ in range(MAX_WRITES + 1)]
+    writes = [update(shop, "users", unique(), n=1) for _ in range(MAX_WRITES + 1)]
     reads = [ReadSetEntry("users", unique(), None) for _ in range(MAX_READS + 1)]
     for request in (
-        transaction(shop, *many),
+        transaction(shop, *writes),
         transaction(shop, reads=reads),
-        transaction(shop, many[0], many[0]),
+        transaction(shop, writes[0], writes[0]),
     ):
         with pytest.raises(Invalid):
             await run(mediator, request)
@@ -216,13 +221,13 @@ async def test_a_retry_is_answered_and_not_repeated(
 ) -> None:
     operators = (OperatorCall("n", Operator.INC, 1),)
     writes = [Update(shop, n, trio[n].id, unique(), operators=operators) for n in SINGLE]
-    keyed = [replace(write, fingerprint="f") for write in writes]
-    request = transaction(shop, *keyed, fingerprint="f")
+    keyed_writes = [replace(write, fingerprint="f") for write in writes]
+    request = transaction(shop, *keyed_writes, fingerprint="f")
     first = await run(mediator, request)
-    again = await run(mediator, request)
-    assert [o.versions for o in again] == [o.versions for o in first]
-    assert [o.values for o in again] == [o.values for o in first] == [{"n": 1}] * 3
-    assert all(outcome.replayed for outcome in again)
+    retried = await run(mediator, request)
+    assert [o.versions for o in retried] == [o.versions for o in first]
+    assert [o.values for o in retried] == [o.values for o in first] == [{"n": 1}] * 3
+    assert all(outcome.replayed for outcome in retried)
     with pytest.raises(IdempotencyReused):
         await run(mediator, replace(request, fingerprint="g"))
     for name in SINGLE:

@@ -1,4 +1,4 @@
-"""A library on three systems, in which books refer to authors."""
+"""Fixtures: a library on three systems, in which books refer to authors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ async def library(mediator: Service) -> str:
 async def replica(
     mediator: Service, system_configs: Sequence[SystemConfig]
 ) -> AsyncIterator[Service]:
-    """Another replica of `mediator`."""
-    async with service(system_configs, mediator.catalogue_url) as started:
-        yield started
+    """A second replica of the installation of `mediator`."""
+    async with service(system_configs, mediator.catalogue_url) as instance:
+        yield instance
 
 
 @pytest.fixture

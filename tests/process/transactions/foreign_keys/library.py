@@ -1,4 +1,4 @@
-"""Authors, what refers to them in each way, and what is left of that."""
+"""A library: authors, and classes that refer to them with each action."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ __all__ = [
     "CLASSES",
     "WRITES",
     "author_of",
-    "dangling",
+    "create_reference",
     "delete",
     "error_of",
     "exists",
-    "once_free",
-    "referring",
+    "is_dangling",
+    "write_unlocked",
 ]
 
 ACTIONS: Final = ("refuse", "cascade", "nullify")
 
 
-def _refers(system: str, to: str, on_delete: str, **members: Any) -> dict[str, Any]:
+def _reference(system: str, to: str, on_delete: str, **members: Any) -> dict[str, Any]:
     return field_on(system, "reference", to=to, on_delete=on_delete, index=True, **members)
 
 
 CLASSES: Final = {
     "authors": {"fields": {"name": field_on("postgres"), "hits": field_on("redis", group="hits")}},
-    "refuse": {"fields": {"author": _refers("redis", "authors", "refuse")}},
+    "refuse": {"fields": {"author": _reference("redis", "authors", "refuse")}},
     "cascade": {
-        "fields": {"author": _refers("mongo", "authors", "cascade"), "t": field_on("postgres")}
+        "fields": {"author": _reference("mongo", "authors", "cascade"), "t": field_on("postgres")}
     },
-    "nullify": {"fields": {"author": _refers("postgres", "authors", "nullify")}},
-    "notes": {"fields": {"author": _refers("redis", "cascade", "cascade")}},
+    "nullify": {"fields": {"author": _reference("postgres", "authors", "nullify")}},
+    "notes": {"fields": {"author": _reference("redis", "cascade", "cascade")}},
     "several": {
         "fields": {
             "authors": field_on(
@@ -52,7 +52,7 @@ CLASSES: Final = {
             )
         }
     },
-    "nodes": {"fields": {"author": _refers("postgres", "nodes", "cascade")}},
+    "nodes": {"fields": {"author": _reference("postgres", "nodes", "cascade")}},
 }
 """The foreign key of each class is its field `author`; that of `several` is a list."""
 
@@ -64,22 +64,22 @@ WRITES: Final[dict[str, Callable[..., WriteOperation]]] = {
         db, c, i, unique(), compute=lambda _: {"author": to}
     ),
 }
-"""How an object comes to refer to another one; the last two need it to be there."""
+"""Writes that make an object refer to another one; the last two need an existing object."""
 
 
-def referring(library: str, class_name: str, id_: str, to: str) -> Create:
+def create_reference(library: str, class_name: str, id_: str, to: str) -> Create:
     return Create(library, class_name, id_, unique(), values={"author": to})
 
 
-async def once_free(mediator: Service, operation: WriteOperation) -> MediatorError | None:
-    """Write until nobody is in the way; return why it was refused."""
+async def write_unlocked(mediator: Service, operation: WriteOperation) -> MediatorError | None:
+    """Write until the object is not locked; return the error of a refusal."""
     errors: list[MediatorError | None] = []
 
-    async def written() -> bool:
+    async def is_unlocked() -> bool:
         errors.append(await error_of(mediator, operation))
         return not isinstance(errors[-1], Locked)
 
-    await eventually(written)
+    await eventually(is_unlocked)
     return errors[-1]
 
 
@@ -94,8 +94,8 @@ async def author_of(mediator: Service, library: str, class_name: str, id_: str) 
     return (await mediator.values(library, class_name, id_) or {}).get("author")
 
 
-async def dangling(mediator: Service, library: str, class_name: str, id_: str) -> bool:
-    """Whether an object is there, and refers to one that is not."""
+async def is_dangling(mediator: Service, library: str, class_name: str, id_: str) -> bool:
+    """Whether an object exists and refers to one that does not."""
     if not await exists(mediator, library, class_name, id_):
         return False
     author = await author_of(mediator, library, class_name, id_)

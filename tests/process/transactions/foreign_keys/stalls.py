@@ -1,4 +1,4 @@
-"""Holding one write at a call that leaves the process, while others go on."""
+"""Stalling one write at a call that leaves the process, while others continue."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from mediator.model.operations import WriteOperation
 from tests.process.service import Service
 from tests.process.transactions.foreign_keys.library import error_of
 
-__all__ = ["Stall", "called", "stalled"]
+__all__ = ["Stall", "stall_at", "wait_for_calls"]
 
 _STALL: ContextVar[Stall | None] = ContextVar("stall", default=None)
 
 
 @dataclass
 class Stall:
-    """A write that was stopped at a call, once."""
+    """A write that stalls at a call, once."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
-    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    resume: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait(self) -> None:
         if not self.reached.is_set():
             self.reached.set()
-            await self.go_on.wait()
+            await self.resume.wait()
 
 
 @asynccontextmanager
-async def stalled(
-    on: Service, operation: WriteOperation, owner: Any, name: str
+async def stall_at(
+    replica: Service, operation: WriteOperation, owner: Any, name: str
 ) -> AsyncIterator[tuple[Stall, asyncio.Task[Any]]]:
-    """Start a write that stops before its first call of a method; yields the write.
+    """Start a write that stalls before its first call of a method; yield the stall and the task.
 
-    Its result is the error with which it was refused, or None. It goes on at the end at last.
+    The task's result is the error of a refusal, or None. At the end the write resumes in any case.
     """
     stall = Stall()
 
     async def write() -> Any:
         _STALL.set(stall)
-        return await error_of(on, operation)
+        return await error_of(replica, operation)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(owner, name, _stallable(getattr(owner, name)))
@@ -54,25 +54,25 @@ async def stalled(
         try:
             yield stall, task
         finally:
-            stall.go_on.set()
+            stall.resume.set()
             await task
 
 
 def _stallable(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def stopping(*args: Any, **more: Any) -> Any:
+    async def wait_then_call(*args: Any, **more: Any) -> Any:
         if (stall := _STALL.get()) is not None:
             await stall.wait()
         return await call(*args, **more)
 
-    return stopping
+    return wait_then_call
 
 
-async def called(owner: Any, name: str, task: asyncio.Task[Any], times: int = 1) -> None:
-    """Wait until a method is called so often, or a write has ended."""
+async def wait_for_calls(owner: Any, name: str, task: asyncio.Task[Any], times: int = 1) -> None:
+    """Wait until a method has been called `times` times, or a write has ended."""
     enough, count = asyncio.Event(), 0
     call = getattr(owner, name)
 
-    async def counting(*args: Any, **more: Any) -> Any:
+    async def count_call(*args: Any, **more: Any) -> Any:
         nonlocal count
         count += 1
         if count >= times:
@@ -80,7 +80,7 @@ async def called(owner: Any, name: str, task: asyncio.Task[Any], times: int = 1)
         return await call(*args, **more)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(owner, name, counting)
-        waiting = asyncio.create_task(enough.wait())
-        await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        patched.setattr(owner, name, count_call)
+        waiter = asyncio.create_task(enough.wait())
+        await asyncio.wait([waiter, task], return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()

@@ -1,4 +1,4 @@
-"""One write is held at the point that matters, while the other one takes its course."""
+"""One write stalls at the critical point, while the other one runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.process.transactions.foreign_keys.library import (
     ACTIONS,
     WRITES,
     author_of,
-    dangling,
+    create_reference,
     delete,
     error_of,
     exists,
-    referring,
+    is_dangling,
 )
-from tests.process.transactions.foreign_keys.stalls import called, stalled
+from tests.process.transactions.foreign_keys.stalls import stall_at, wait_for_calls
 from tests.process.transactions.open_writes import all_over
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -28,54 +28,54 @@ pytestmark = pytest.mark.usefixtures("patient")
 WITH_OBJECT = ("update", "read_modify_write")
 
 
-async def created(mediator: Service, library: str, class_name: str = "authors") -> str:
+async def create_object(mediator: Service, library: str, class_name: str = "authors") -> str:
     id_ = unique()
     await mediator.create(library, class_name, id_)
     return id_
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("how", WRITES)
-async def test_a_deletion_waits_for_a_write_that_has_looked(
-    mediator: Service, replica: Service, library: str, action: str, how: str
+@pytest.mark.parametrize("kind", WRITES)
+async def test_a_deletion_waits_for_a_write_that_has_checked_its_target(
+    mediator: Service, replica: Service, library: str, action: str, kind: str
 ) -> None:
-    author, id_ = await created(mediator, library), unique()
-    if how in WITH_OBJECT:
+    author, id_ = await create_object(mediator, library), unique()
+    if kind in WITH_OBJECT:
         await mediator.create(library, action, id_)
-    write = WRITES[how](library, action, id_, author)
-    log, others = mediator.mediator.transactions.log, replica.mediator.transactions.log
-    async with stalled(mediator, write, log, "commit") as (stall, writing):
+    write = WRITES[kind](library, action, id_, author)
+    log, other_log = mediator.mediator.transactions.log, replica.mediator.transactions.log
+    async with stall_at(mediator, write, log, "commit") as (stall, writing):
         deleting = asyncio.create_task(error_of(replica, delete(library, author)))
-        await called(others, "find", deleting, times=2)
+        await wait_for_calls(other_log, "find", deleting, times=2)
         assert not deleting.done()
-        stall.go_on.set()
+        stall.resume.set()
         assert await writing is None
         refused = await deleting
     assert isinstance(refused, StillReferenced) == (action == "refuse")
     assert await exists(mediator, library, action, id_) == (action != "cascade")
     assert await exists(mediator, library, "authors", author) == (action == "refuse")
-    assert not await dangling(mediator, library, action, id_)
+    assert not await is_dangling(mediator, library, action, id_)
     await all_over(mediator)
 
 
-@pytest.mark.parametrize("how", WRITES)
-async def test_a_write_waits_for_a_deletion_that_has_looked(
-    mediator: Service, replica: Service, library: str, how: str
+@pytest.mark.parametrize("kind", WRITES)
+async def test_a_write_waits_for_a_deletion_that_has_searched(
+    mediator: Service, replica: Service, library: str, kind: str
 ) -> None:
-    author, id_ = await created(mediator, library), unique()
-    if how in WITH_OBJECT:
+    author, id_ = await create_object(mediator, library), unique()
+    if kind in WITH_OBJECT:
         await mediator.create(library, "nullify", id_)
-    log, others = mediator.mediator.transactions.log, replica.mediator.transactions.log
-    async with stalled(mediator, delete(library, author), log, "commit") as (stall, deleting):
-        write = WRITES[how](library, "nullify", id_, author)
+    log, other_log = mediator.mediator.transactions.log, replica.mediator.transactions.log
+    async with stall_at(mediator, delete(library, author), log, "commit") as (stall, deleting):
+        write = WRITES[kind](library, "nullify", id_, author)
         writing = asyncio.create_task(error_of(replica, write))
-        await called(others, "begin", writing, times=2)
-        stall.go_on.set()
+        await wait_for_calls(other_log, "begin", writing, times=2)
+        stall.resume.set()
         assert await deleting is None
         refused = await writing
     assert isinstance(refused, DanglingReference)
-    assert [each.pointer for each in refused.locations] == ["/author"]
-    assert not await dangling(mediator, library, "nullify", id_)
+    assert [location.pointer for location in refused.locations] == ["/author"]
+    assert not await is_dangling(mediator, library, "nullify", id_)
     await all_over(mediator)
 
 
@@ -83,30 +83,34 @@ async def test_a_write_waits_for_a_deletion_that_has_looked(
 async def test_a_write_between_the_first_search_and_the_intents_is_found(
     mediator: Service, replica: Service, library: str, action: str
 ) -> None:
-    author, first, second = await created(mediator, library), unique(), unique()
+    author, first, second = await create_object(mediator, library), unique(), unique()
     if action != "refuse":
         await mediator.create(library, action, first, author=author)
     log = mediator.mediator.transactions.log
-    async with stalled(mediator, delete(library, author), log, "begin") as (stall, deleting):
-        assert await error_of(replica, referring(library, action, second, author)) is None
-        stall.go_on.set()
+    async with stall_at(mediator, delete(library, author), log, "begin") as (stall, deleting):
+        assert await error_of(replica, create_reference(library, action, second, author)) is None
+        stall.resume.set()
         refused = await deleting
     assert isinstance(refused, StillReferenced) == (action == "refuse")
     for id_ in (first, second):
-        assert not await dangling(mediator, library, action, id_)
+        assert not await is_dangling(mediator, library, action, id_)
     assert await exists(mediator, library, action, second) == (action != "cascade")
     await all_over(mediator)
 
 
-async def test_what_no_longer_refers_is_left_as_it_is(
+async def test_an_object_that_no_longer_refers_is_not_deleted(
     mediator: Service, replica: Service, library: str
 ) -> None:
-    old, new, id_ = await created(mediator, library), await created(mediator, library), unique()
+    old, new, id_ = (
+        await create_object(mediator, library),
+        await create_object(mediator, library),
+        unique(),
+    )
     await mediator.create(library, "cascade", id_, author=old)
     log = mediator.mediator.transactions.log
-    async with stalled(mediator, delete(library, old), log, "begin") as (stall, deleting):
+    async with stall_at(mediator, delete(library, old), log, "begin") as (stall, deleting):
         assert await error_of(replica, WRITES["update"](library, "cascade", id_, new)) is None
-        stall.go_on.set()
+        stall.resume.set()
         assert await deleting is None
     assert await author_of(mediator, library, "cascade", id_) == new
     assert await error_of(replica, WRITES["update"](library, "cascade", id_, new)) is None
@@ -116,15 +120,15 @@ async def test_what_no_longer_refers_is_left_as_it_is(
 async def test_a_target_that_is_being_written_is_waited_for(
     mediator: Service, replica: Service, library: str
 ) -> None:
-    """Whether the write under way creates it or deletes it cannot be seen from its intent."""
+    """Its intent does not tell whether the write under way creates or deletes it."""
     author = unique()
     create = Create(library, "authors", author, unique(), values={"name": "n", "hits": "h"})
     transactions, others = mediator.mediator.transactions, replica.mediator.transactions
-    async with stalled(mediator, create, transactions.resolver, "apply") as (stall, creating):
-        write = referring(library, "refuse", unique(), author)
+    async with stall_at(mediator, create, transactions.resolver, "apply") as (stall, creating):
+        write = create_reference(library, "refuse", unique(), author)
         writing = asyncio.create_task(error_of(replica, write))
-        await called(others.log, "begin", writing, times=2)
-        stall.go_on.set()
+        await wait_for_calls(others.log, "begin", writing, times=2)
+        stall.resume.set()
         assert await creating is None
         assert await writing is None
     await all_over(mediator)
@@ -133,7 +137,7 @@ async def test_a_target_that_is_being_written_is_waited_for(
 async def test_deletions_along_one_chain_do_not_wait_for_each_other(
     mediator: Service, replica: Service, library: str
 ) -> None:
-    """Each finds entries of the others in the log, none of which may be waited for in a circle."""
+    """Each finds the log entries of the others; none may wait for another in a cycle."""
     ids = [unique() for _ in range(8)]
     for parent, id_ in zip([None, *ids], ids, strict=False):
         await mediator.create(library, "nodes", id_, **({"author": parent} if parent else {}))
@@ -143,11 +147,11 @@ async def test_deletions_along_one_chain_do_not_wait_for_each_other(
     )
     await all_over(mediator)
     for id_ in ids:
-        assert not await dangling(mediator, library, "nodes", id_)
+        assert not await is_dangling(mediator, library, "nodes", id_)
     assert any(error is None for error in errors)
 
 
-def adding(library: str, id_: str, author: str) -> Update:
+def add_author(library: str, id_: str, author: str) -> Update:
     push = OperatorCall("authors", Operator.PUSH, author)
     return Update(library, "several", id_, unique(), operators=(push,))
 
@@ -156,38 +160,38 @@ async def test_a_deletion_waits_for_an_element_that_is_being_added(
     mediator: Service, replica: Service, library: str
 ) -> None:
     author, other, id_ = (
-        await created(mediator, library),
-        await created(mediator, library),
+        await create_object(mediator, library),
+        await create_object(mediator, library),
         unique(),
     )
     await mediator.create(library, "several", id_, authors=[other])
-    log, others = mediator.mediator.transactions.log, replica.mediator.transactions.log
-    write = adding(library, id_, author)
-    async with stalled(mediator, write, log, "commit") as (stall, writing):
+    log, other_log = mediator.mediator.transactions.log, replica.mediator.transactions.log
+    write = add_author(library, id_, author)
+    async with stall_at(mediator, write, log, "commit") as (stall, writing):
         deleting = asyncio.create_task(error_of(replica, delete(library, author)))
-        await called(others, "find", deleting, times=2)
+        await wait_for_calls(other_log, "find", deleting, times=2)
         assert not deleting.done()
-        stall.go_on.set()
+        stall.resume.set()
         assert await writing is None
         assert await deleting is None
     assert await mediator.values(library, "several", id_) == {"authors": [other]}
     await all_over(mediator)
 
 
-async def test_a_deletion_removes_its_element_from_the_list_as_it_is_then(
+async def test_a_deletion_removes_its_element_from_the_current_list(
     mediator: Service, replica: Service, library: str
 ) -> None:
     author, other, id_ = (
-        await created(mediator, library),
-        await created(mediator, library),
+        await create_object(mediator, library),
+        await create_object(mediator, library),
         unique(),
     )
     await mediator.create(library, "several", id_, authors=[author])
     log = mediator.mediator.transactions.log
-    async with stalled(mediator, delete(library, author), log, "begin") as (stall, deleting):
-        assert await error_of(replica, adding(library, id_, other)) is None
-        assert await error_of(replica, adding(library, id_, author)) is None
-        stall.go_on.set()
+    async with stall_at(mediator, delete(library, author), log, "begin") as (stall, deleting):
+        assert await error_of(replica, add_author(library, id_, other)) is None
+        assert await error_of(replica, add_author(library, id_, author)) is None
+        stall.resume.set()
         assert await deleting is None
     assert await mediator.values(library, "several", id_) == {"authors": [other]}
     await all_over(mediator)

@@ -1,4 +1,4 @@
-"""Objects in two systems, with writes that are committed or half applied."""
+"""Fixtures: objects on two systems, with writes that are committed or half applied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.process.transactions.open_writes import all_over, let_overdue
 
 @pytest.fixture(autouse=True)
 def _patient(patient: None) -> None:
-    """No writer gives up, unless a test has it do so."""
+    """No writer gives up unless a test makes it."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ async def committed(mediator: Service, pairs: str, crashable: None) -> AsyncIter
 
 @pytest.fixture
 async def put(mediator: Service, pairs: str) -> WriteOperation:
-    """A put of an object that is there, and nothing else is open."""
+    """A put of an existing object, while no other write is open."""
     operation = write_of("put", pairs, unique())
     await mediator.create(pairs, "pairs", operation.id, **OLD)
     await all_over(mediator)
@@ -66,18 +66,18 @@ async def put(mediator: Service, pairs: str) -> WriteOperation:
 
 @pytest.fixture
 async def half(mediator: Service, pairs: str) -> str:
-    """The id of an object whose write has reached one of its systems, and is left there."""
+    """The id of an object whose write has reached only one of its systems."""
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, **OLD)
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
     redis: Any = mediator.mediator.systems.get("redis").store
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(redis, "write", unavailable)
-        # A write that fails is left to recovery at once, whose next round would finish it.
+        # A failed write is left to recovery at once; its next round would finish the write.
         patched.setattr(mediator.mediator.transactions.log, "take", _take_nothing)
         with pytest.raises(OutcomeUnknown):
             await mediator.mediator.data.write(put)
-        await let_overdue(mediator, in_s=DAY_S)  # the first that meets it is to resolve it
+        await let_overdue(mediator, in_s=DAY_S)  # the first write that meets it must resolve it
     return id_
 
 

@@ -1,4 +1,4 @@
-"""Objects in two systems, and writes to them that may be killed."""
+"""Objects on two systems, and writes to them that can be killed."""
 
 from __future__ import annotations
 
@@ -66,21 +66,21 @@ AFTER: dict[str, Any] = {
 
 
 async def state(mediator: Service, database: str, id_: str) -> Any:
-    """Return the object, after seeing that it is whole, and no intent is left on it."""
+    """Return the object, after checking that it is whole and has no intent."""
     route = await mediator.mediator.data.route(database, "pairs")
     intents = mediator.mediator.transactions.resolver.intents
     assert not any(
         s.intent for s in await intents.record_states([(f, id_) for f in route.fragments])
     )
     try:
-        seen = await mediator.get(database, "pairs", id_)
+        outcome = await mediator.get(database, "pairs", id_)
     except NotFound:
         # Nothing may remain on the other system either.
         with pytest.raises(NotFound):
             await mediator.get(database, "pairs", id_, ("hits",))
         return None
-    assert not seen.partial
-    return seen.values
+    assert not outcome.partial
+    return outcome.values
 
 
 async def attempt(mediator: Service, operation: WriteOperation, crash: CrashPoint) -> bool:
@@ -98,7 +98,7 @@ async def attempt(mediator: Service, operation: WriteOperation, crash: CrashPoin
 
 
 class CrashAt(CrashPoint):
-    """Is killed at the first step of a name."""
+    """A crash point at the first step with a name."""
 
     def __init__(self, name: str, *, after: bool) -> None:
         super().__init__(0, after)
@@ -118,7 +118,7 @@ class CrashAt(CrashPoint):
 
 
 class LateLock:
-    """Sets intents of a store, and lets their coordinator know that it did not answer."""
+    """A `lock` that times out and sets its intents only when the test lets it arrive."""
 
     def __init__(self, store: Any) -> None:
         self._lock = store.lock
@@ -133,17 +133,17 @@ class LateLock:
         raise StoreTimeout("no answer")
 
     async def arrive(self) -> RecordState:
-        [now] = await self._lock(self.keys, self.intent, self.redo)
-        assert isinstance(now, RecordState)
-        return now
+        [record_state] = await self._lock(self.keys, self.intent, self.redo)
+        assert isinstance(record_state, RecordState)
+        return record_state
 
 
 async def unavailable(*_: object) -> Any:
     raise StoreUnavailable("connection refused")
 
 
-async def see_that_nothing_is_undone(mediator: Service, pairs: str, id_: str) -> None:
-    """What is acknowledged after a write is not undone by it, whenever it is applied."""
+async def check_nothing_is_undone(mediator: Service, pairs: str, id_: str) -> None:
+    """Check that applying an earlier write does not undo writes acknowledged after it."""
     data = mediator.mediator.data
     added = await data.write(inc(pairs, "pairs", id_))
     assert added.values == {"hits": 1}

@@ -1,4 +1,4 @@
-"""Blind puts, which their intents commit: what their coordinators and others find of them."""
+"""Blind puts, which their intents commit, as coordinators and others find them."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ async def no_catalogue(*_: object, **_more: object) -> Any:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_creation_killed_at_any_step_happens_wholly_or_not(
+async def test_a_creation_killed_at_any_step_is_atomic(
     mediator: Service, pairs: str, crashable: None, after: bool
 ) -> None:
-    step, crash, found = 0, CrashPoint(0, after), []
+    step, crash, states = 0, CrashPoint(0, after), []
     while not step or crash.is_over:
         crash, put = CrashPoint(step, after), write_of("put", pairs, unique())
         acknowledged = await attempt(mediator, put, crash)
         await expire(mediator)
-        found.append(await state(mediator, pairs, put.id))
-        assert found[-1] in (AFTER["put"], None if not acknowledged else AFTER["put"]), crash.taken
+        states.append(await state(mediator, pairs, put.id))
+        assert states[-1] in (AFTER["put"], None if not acknowledged else AFTER["put"]), crash.taken
         step += 1
-    assert found[0] is None
-    assert found[-1] == AFTER["put"]
+    assert states[0] is None
+    assert states[-1] == AFTER["put"]
 
 
-async def test_one_that_has_all_intents_is_committed_before_anybody_says_so(
+async def test_a_put_with_all_intents_is_committed_before_it_is_logged_so(
     mediator: Service, pairs: str, crashable: None, put: WriteOperation
 ) -> None:
-    """Its lease still runs, so whoever meets it must not wait for that."""
+    """Its lease still runs; a write that meets it must not wait for the end of the lease."""
     assert not await attempt(mediator, put, CrashAt("write", after=False))
     assert await open_writes(mediator) == [State.STAGED]
     await mediator.mediator.data.write(write_of("update", pairs, put.id))
@@ -67,17 +67,17 @@ async def test_one_that_has_all_intents_is_committed_before_anybody_says_so(
     await all_over(mediator)
 
 
-async def test_one_that_is_half_applied_is_seen_whole_or_as_partial(
+async def test_a_half_applied_put_is_read_whole_or_as_partial(
     mediator: Service, pairs: str, crashable: None, put: WriteOperation
 ) -> None:
     assert not await attempt(mediator, put, CrashAt("write", after=True))
     get = Get(pairs, "pairs", put.id)
-    whole = await mediator.mediator.data.read(get, STRONG)
-    assert (whole.values, whole.partial) == (AFTER["put"], ())
+    outcome = await mediator.mediator.data.read(get, STRONG)
+    assert (outcome.values, outcome.partial) == (AFTER["put"], ())
     await expire(mediator)
 
 
-async def test_it_is_withdrawn_when_a_system_sets_no_intent(
+async def test_a_put_is_withdrawn_when_a_system_sets_no_intent(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation, redis: Any
 ) -> None:
     with monkeypatch.context() as patched:
@@ -103,7 +103,7 @@ async def test_an_intent_that_arrives_after_the_end_belongs_to_no_write(
 
 
 @pytest.mark.parametrize("forgotten", [False, True], ids=["known", "forgotten"])
-async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_was_not(
+async def test_a_put_that_others_found_complete_is_acknowledged_though_an_intent_was_not(
     mediator: Service,
     pairs: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -111,11 +111,11 @@ async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_w
     redis: Any,
     forgotten: bool,
 ) -> None:
-    """The intent arrived after all; others found the write committed before it was withdrawn."""
+    """The intent arrived late; others found the write committed before it was withdrawn."""
     transactions = mediator.mediator.transactions
     late, log, abort = LateLock(redis), transactions.log, transactions.log.abort
 
-    async def found_before(intent: str) -> State | None:
+    async def complete_then_abort(intent: str) -> State | None:
         await late.arrive()
         await transactions.resolver.resolve({intent: late.keys})
         if forgotten:
@@ -123,36 +123,36 @@ async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_w
         return await abort(intent)
 
     monkeypatch.setattr(redis, "lock", late)
-    monkeypatch.setattr(log, "abort", found_before)
-    answer = await mediator.mediator.data.write(put)
-    assert isinstance(answer, Outcome)
+    monkeypatch.setattr(log, "abort", complete_then_abort)
+    outcome = await mediator.mediator.data.write(put)
+    assert isinstance(outcome, Outcome)
     assert await state(mediator, pairs, put.id) == AFTER["put"]
     await all_over(mediator)
 
 
-async def test_one_that_others_completed_and_overwrote_has_an_unknown_outcome(
+async def test_a_put_that_others_completed_and_overwrote_has_an_unknown_outcome(
     mediator: Service,
     pairs: str,
     monkeypatch: pytest.MonkeyPatch,
     put: WriteOperation,
     redis: Any,
 ) -> None:
-    """The log has forgotten it, and the records were last written by the other."""
+    """The log has removed it, and the records were last written by another write."""
     transactions = mediator.mediator.transactions
     late, log, abort = LateLock(redis), transactions.log, transactions.log.abort
 
-    async def overwritten_before(intent: str) -> State | None:
+    async def overwrite_then_abort(intent: str) -> State | None:
         await late.arrive()
         await transactions.resolver.resolve({intent: late.keys})
         await all_over(mediator)
         monkeypatch.undo()
-        # In a batch: a write of this object by itself would wait here for the put.
+        # In a batch: a single write of this object would wait for the put here.
         [other] = await mediator.mediator.data.batch([write_of("update", pairs, put.id)])
         assert isinstance(other, Outcome)
         return await abort(intent)
 
     monkeypatch.setattr(redis, "lock", late)
-    monkeypatch.setattr(log, "abort", overwritten_before)
+    monkeypatch.setattr(log, "abort", overwrite_then_abort)
     with pytest.raises(OutcomeUnknown, match="written by others since"):
         await mediator.mediator.data.write(put)
     assert await state(mediator, pairs, put.id) == {"title": "new", "hits": 2}  # both have happened
@@ -167,7 +167,7 @@ async def test_recovery_fences_the_records_before_it_aborts(
     put: WriteOperation,
     redis: Any,
 ) -> None:
-    """An intent that arrives later is not set: its coordinator would apply half of the write."""
+    """A later intent is not set; else its coordinator would apply half of the write."""
     late = LateLock(redis)
     with monkeypatch.context() as patched:
         patched.setattr(redis, "lock", late)
@@ -177,17 +177,17 @@ async def test_recovery_fences_the_records_before_it_aborts(
     assert await state(mediator, pairs, put.id) == OLD
 
 
-async def test_an_answer_of_the_log_that_is_lost_leaves_nothing(
+async def test_a_lost_answer_of_the_log_leaves_nothing_behind(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation
 ) -> None:
     log: Any = mediator.mediator.transactions.log
     begin = log.begin
 
-    async def unanswered(*what: Any) -> Any:
-        await begin(*what)
+    async def begin_and_fail(*arguments: Any) -> Any:
+        await begin(*arguments)
         await no_catalogue()
 
-    monkeypatch.setattr(log, "begin", unanswered)
+    monkeypatch.setattr(log, "begin", begin_and_fail)
     with pytest.raises(Unavailable):
         await mediator.mediator.data.write(put)
     await all_over(mediator)
@@ -198,18 +198,18 @@ async def test_an_entry_that_has_not_arrived_is_refused(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation
 ) -> None:
     log: Any = mediator.mediator.transactions.log
-    begin, sent = log.begin, list[tuple[TransactionEntry, float]]()
+    begin, calls = log.begin, list[tuple[TransactionEntry, float]]()
 
-    async def late(*what: Any) -> Any:
-        sent.append(what)
+    async def record_and_fail(*arguments: Any) -> Any:
+        calls.append(arguments)
         await no_catalogue()
 
     with monkeypatch.context() as patched:
-        patched.setattr(log, "begin", late)
+        patched.setattr(log, "begin", record_and_fail)
         with pytest.raises(Unavailable):
             await mediator.mediator.data.write(put)
-    [what] = sent
-    assert not await begin(*what)
+    [arguments] = calls
+    assert not await begin(*arguments)
     assert await state(mediator, pairs, put.id) == OLD
 
 
@@ -222,51 +222,51 @@ async def test_without_the_catalogue_its_outcome_is_unknown_until_it_is_back(
         with pytest.raises(OutcomeUnknown):
             await mediator.mediator.data.write(put)
     await mediator.mediator.data.write(write_of("update", pairs, put.id))
-    # It has all of its intents, so it happens, although the log never knew it.
+    # It has all its intents, so it happens, although it was never in the log.
     assert await state(mediator, pairs, put.id) == {"title": "new", "hits": 2}
 
 
-def note_begins(mediator: Service, patched: pytest.MonkeyPatch) -> list[State]:
-    """Return the list to which the states are added in which writes are logged first."""
-    seen: list[State] = []
+def record_first_states(mediator: Service, patched: pytest.MonkeyPatch) -> list[State]:
+    """Record the first logged state of each write; return the list."""
+    states: list[State] = []
     log: Any = mediator.mediator.transactions.log
     begin = log.begin
 
-    async def noting(entry: TransactionEntry, lease_s: float) -> Any:
-        seen.append(entry.state)
+    async def record_and_begin(entry: TransactionEntry, lease_s: float) -> Any:
+        states.append(entry.state)
         return await begin(entry, lease_s)
 
-    patched.setattr(log, "begin", noting)
-    return seen
+    patched.setattr(log, "begin", record_and_begin)
+    return states
 
 
-async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
+async def test_a_put_with_a_key_or_a_condition_takes_all_phases(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = note_begins(mediator, monkeypatch)
+    states = record_first_states(mediator, monkeypatch)
     put = write_of("put", pairs, unique())
     await mediator.mediator.data.write(put)
     await mediator.mediator.data.write(replace(put, operation=unique(), fingerprint="f"))
     versions = (await mediator.get(pairs, "pairs", put.id)).versions
     condition = replace(put.condition, versions=(dict(versions),))
     await mediator.mediator.data.write(replace(put, operation=unique(), condition=condition))
-    assert seen == [State.STAGED, State.PREPARING, State.PREPARING]
+    assert states == [State.STAGED, State.PREPARING, State.PREPARING]
 
 
-async def test_one_that_is_large_takes_all_of_the_phases(
+async def test_a_large_put_takes_all_phases(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its intents would write it to each system once more."""
-    seen = note_begins(mediator, monkeypatch)
+    """Its intents would write it to each system a second time."""
+    states = record_first_states(mediator, monkeypatch)
     for length in (BLIND_BYTES // 2, BLIND_BYTES):
         values: Values = {"title": "t" * length, "hits": 1}
         put = Put(pairs, "pairs", unique(), unique(), values=values)
         await mediator.mediator.data.write(put)
         assert await state(mediator, pairs, put.id) == values
-    assert seen == [State.STAGED, State.PREPARING]
+    assert states == [State.STAGED, State.PREPARING]
 
 
-async def test_a_class_cannot_be_dropped_while_one_is_open(
+async def test_a_class_cannot_be_dropped_while_a_put_is_open(
     mediator: Service, crashable: None, monkeypatch: pytest.MonkeyPatch, redis: Any
 ) -> None:
     database = await mediator.put_schema({"pairs": PAIRS, "others": PAIRS})

@@ -1,4 +1,4 @@
-"""Writes over several systems that meet others: writers, readers, queries and batches."""
+"""Joint writes that meet others: writers, readers, queries and batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.process.transactions.joint.pairs import (
     AFTER,
     KINDS,
     OLD,
-    see_that_nothing_is_undone,
+    check_nothing_is_undone,
     state,
     write_of,
 )
@@ -36,13 +36,13 @@ from tests.process.transactions.open_writes import all_over, expire
 async def test_writes_that_meet_a_committed_one_roll_it_forward_first(
     mediator: Service, pairs: str, committed: str
 ) -> None:
-    await see_that_nothing_is_undone(mediator, pairs, committed)
+    await check_nothing_is_undone(mediator, pairs, committed)
 
 
 async def test_writes_that_meet_a_half_applied_one_roll_it_forward_first(
     mediator: Service, pairs: str, half: str
 ) -> None:
-    await see_that_nothing_is_undone(mediator, pairs, half)
+    await check_nothing_is_undone(mediator, pairs, half)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -63,11 +63,11 @@ async def test_joint_writes_that_meet_a_committed_one_roll_it_forward_first(
 async def test_a_reader_gets_a_partial_object_or_waits(
     mediator: Service, pairs: str, half: str
 ) -> None:
-    seen = await mediator.get(pairs, "pairs", half)
-    assert (seen.values, seen.partial) == ({"title": "put", "hits": 10}, ("hits",))
+    outcome = await mediator.get(pairs, "pairs", half)
+    assert (outcome.values, outcome.partial) == ({"title": "put", "hits": 10}, ("hits",))
     query = Query(pairs, "pairs", limit=1000)
-    answer = await mediator.mediator.data.query(query)
-    [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
+    result = await mediator.mediator.data.query(query)
+    [listed] = [item.outcome for item in result.items if item.outcome.id == half]
     assert listed.partial == ("hits",)
     [batched] = await mediator.mediator.data.batch([Get(pairs, "pairs", half)])
     assert isinstance(batched, Outcome)
@@ -79,19 +79,19 @@ async def test_a_reader_gets_a_partial_object_or_waits(
     assert (await mediator.get(pairs, "pairs", half)).partial == ()
 
 
-async def test_a_strong_read_shows_what_it_has_resolved_however_long_that_took(
+async def test_a_strong_read_returns_the_resolved_object_however_long_that_took(
     mediator: Service, pairs: str, half: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediator.operations.torn_reads.RESOLVED_WITHIN_S", 0.2)
     resolver = mediator.mediator.transactions.resolver
     resolve = resolver.resolve
 
-    async def slowly(met: ForeignIntents) -> None:
-        await resolve(met)
+    async def resolve_slowly(intents: ForeignIntents) -> None:
+        await resolve(intents)
         await all_over(mediator)
         await asyncio.sleep(0.3)
 
-    monkeypatch.setattr(resolver, "resolve", slowly)
+    monkeypatch.setattr(resolver, "resolve", resolve_slowly)
     strong = await mediator.mediator.data.read(
         Get(pairs, "pairs", half), ReadPreference("strong", whole=True)
     )
@@ -111,8 +111,8 @@ async def test_a_strong_query_resolves_the_intents_it_finds(
     mediator: Service, pairs: str, half: str
 ) -> None:
     query, strong = Query(pairs, "pairs", limit=1000), ReadPreference("strong", whole=True)
-    answer = await mediator.mediator.data.query(query, strong)
-    [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
+    result = await mediator.mediator.data.query(query, strong)
+    [listed] = [item.outcome for item in result.items if item.outcome.id == half]
     assert (listed.values, listed.partial) == ({"title": "put", "hits": 0}, ())
 
 
@@ -141,7 +141,7 @@ async def test_a_running_write_is_waited_for_and_then_reported_as_locked(
 async def test_an_unlogged_intent_is_refused_before_it_is_removed(
     mediator: Service, pairs: str
 ) -> None:
-    """It may have come before its entry: from then on, that cannot come any more."""
+    """It can have arrived before its entry, which cannot arrive from then on."""
     id_, intent = unique(), unique("intent")
     await mediator.create(pairs, "pairs", id_, **OLD)
     transactions = mediator.mediator.transactions
@@ -153,7 +153,7 @@ async def test_an_unlogged_intent_is_refused_before_it_is_removed(
     assert not await transactions.log.commit(intent, [])
 
 
-async def test_a_write_that_was_aborted_meanwhile_begins_again(
+async def test_a_write_that_was_aborted_meanwhile_is_retried(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = unique()
@@ -162,19 +162,19 @@ async def test_a_write_that_was_aborted_meanwhile_begins_again(
     commit = log.commit
     aborted: list[str] = []
 
-    async def too_late(intent: str, redo: Any) -> Any:
+    async def abort_then_commit(intent: str, redo: Any) -> Any:
         if not aborted:
             aborted.append(intent)
             await log.abort(intent)
         return await commit(intent, redo)
 
-    monkeypatch.setattr(log, "commit", too_late)
+    monkeypatch.setattr(log, "commit", abort_then_commit)
     await mediator.mediator.data.write(write_of("update", pairs, id_))
     assert aborted
     assert await state(mediator, pairs, id_) == AFTER["update"]
 
 
-async def test_concurrent_writes_to_one_object_end_as_one_of_them(
+async def test_concurrent_writes_to_one_object_leave_the_result_of_one(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediator.transactions.joint.MAX_WAIT_S", 60.0)
@@ -187,8 +187,8 @@ async def test_concurrent_writes_to_one_object_end_as_one_of_them(
         ]
         writes.insert(3, Delete(pairs, "pairs", id_, unique()))
         await asyncio.gather(*map(mediator.mediator.data.write, writes))
-        seen = await state(mediator, pairs, id_)
-        assert seen is None or seen["title"] == str(seen["hits"])
+        values = await state(mediator, pairs, id_)
+        assert values is None or values["title"] == str(values["hits"])
 
 
 async def test_a_locked_object_does_not_delay_its_batch(mediator: Service, pairs: str) -> None:
@@ -199,7 +199,7 @@ async def test_a_locked_object_does_not_delay_its_batch(mediator: Service, pairs
     route = await mediator.mediator.data.route(pairs, "pairs")
     intents = mediator.mediator.transactions.resolver.intents
     await intents.lock([(route.fragments[1], ids[2])], intent)
-    answers = await mediator.mediator.data.batch([write_of("update", pairs, i) for i in ids])
-    assert all(isinstance(answer, Outcome) for answer in answers)
+    results = await mediator.mediator.data.batch([write_of("update", pairs, i) for i in ids])
+    assert all(isinstance(result, Outcome) for result in results)
     for id_ in ids:
         assert await state(mediator, pairs, id_) == AFTER["update"]

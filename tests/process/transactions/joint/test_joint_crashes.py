@@ -1,4 +1,4 @@
-"""Writes over several systems, killed at every point and resolved by others."""
+"""Joint writes, killed at every step and resolved by others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.process.transactions.open_writes import all_over, expire, let_overdue
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_killed_at_any_step_it_happens_wholly_or_not(
+async def test_a_joint_write_killed_at_any_step_is_atomic(
     mediator: Service, pairs: str, crashable: None, kind: str, after: bool
 ) -> None:
     step, crash = 0, CrashPoint(0, after)
@@ -41,9 +41,9 @@ async def test_killed_at_any_step_it_happens_wholly_or_not(
             await mediator.create(pairs, "pairs", id_, **OLD)
         acknowledged = await attempt(mediator, write_of(kind, pairs, id_), crash)
         await expire(mediator)
-        found = await state(mediator, pairs, id_)
+        current = await state(mediator, pairs, id_)
         before = None if kind == "create" else OLD
-        assert found == AFTER[kind] or (found == before and not acknowledged), crash.taken
+        assert current == AFTER[kind] or (current == before and not acknowledged), crash.taken
         step += 1
     commit = set() if kind == "put" else {"commit"}  # a blind write is committed by its intents
     assert {"begin", "lock", "write"} | commit <= set(crash.taken)
@@ -62,17 +62,17 @@ async def test_a_retry_with_the_same_key_finishes_a_killed_write(
         operation = replace(write_of(kind, pairs, id_), fingerprint="f")
         await attempt(mediator, operation, crash)
         await let_overdue(mediator)
-        answer = await data.recall(operation) or await data.write(operation)
-        assert answer.values is None or answer.values["hits"] == AFTER[kind]["hits"]
+        outcome = await data.recall(operation) or await data.write(operation)
+        assert outcome.values is None or outcome.values["hits"] == AFTER[kind]["hits"]
         assert await state(mediator, pairs, id_) == AFTER[kind], crash.taken
-        again = await data.recall(operation) or await data.write(operation)
-        assert again.replayed
-        assert again.versions == answer.versions
+        replayed = await data.recall(operation) or await data.write(operation)
+        assert replayed.replayed
+        assert replayed.versions == outcome.versions
         assert await state(mediator, pairs, id_) == AFTER[kind], crash.taken
         step += 1
 
 
-async def test_retries_during_the_write_do_not_double_it(mediator: Service, pairs: str) -> None:
+async def test_retries_during_the_write_do_not_repeat_it(mediator: Service, pairs: str) -> None:
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, title="old", hits=0)
     data = mediator.mediator.data
@@ -81,8 +81,8 @@ async def test_retries_during_the_write_do_not_double_it(mediator: Service, pair
     async def retry() -> Any:
         return await data.recall(operation) or await data.write(operation)
 
-    answers = await asyncio.gather(data.write(operation), *(retry() for _ in range(5)))
-    assert all(answer.values == {"title": "new", "hits": 1} for answer in answers)
+    outcomes = await asyncio.gather(data.write(operation), *(retry() for _ in range(5)))
+    assert all(outcome.values == {"title": "new", "hits": 1} for outcome in outcomes)
     assert await state(mediator, pairs, id_) == {"title": "new", "hits": 1}
     with pytest.raises(IdempotencyReused):
         await data.write(replace(operation, fingerprint="g"))
@@ -96,7 +96,7 @@ async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, crash
         assert not await attempt(mediator, write_of("update", pairs, id_), crash)
     await let_overdue(mediator)
     await asyncio.gather(*(mediator.mediator.transactions.resolver.recover() for _ in range(3)))
-    await all_over(mediator)  # what goes on in the background may have taken some of them
+    await all_over(mediator)  # the background task can have taken some of them
     assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
 
 

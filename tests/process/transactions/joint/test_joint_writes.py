@@ -1,4 +1,4 @@
-"""Writes over several systems, and what happens to their classes and fragments meanwhile."""
+"""Joint writes, and concurrent changes of their classes and fragments."""
 
 from __future__ import annotations
 
@@ -55,31 +55,31 @@ async def test_completed_writes_are_removed_from_the_log_in_batches(
 
 
 async def test_joint_writes_of_a_batch_fail_separately(mediator: Service, pairs: str) -> None:
-    there, other, gone = unique(), unique(), unique()
-    for id_ in (there, other, gone):
+    existing, other, third = unique(), unique(), unique()
+    for id_ in (existing, other, third):
         await mediator.create(pairs, "pairs", id_, **OLD)
     stale = Condition(versions=({"main": 1, "hits": 1},))
     overflow = (OperatorCall("hits", Operator.INC, 2**63 - 1),)
-    created = unique()
-    answers = await mediator.mediator.data.batch(
+    new = unique()
+    results = await mediator.mediator.data.batch(
         [
-            write_of("create", pairs, created),
-            write_of("create", pairs, there),
+            write_of("create", pairs, new),
+            write_of("create", pairs, existing),
             Put(pairs, "pairs", other, unique(), stale, values={"title": "x", "hits": 0}),
-            Update(pairs, "pairs", gone, unique(), values={"title": "x"}, operators=overflow),
-            write_of("update", pairs, created),
-            write_of("update", pairs, there),
+            Update(pairs, "pairs", third, unique(), values={"title": "x"}, operators=overflow),
+            write_of("update", pairs, new),
+            write_of("update", pairs, existing),
             write_of("read_modify_write", pairs, other),
-            write_of("delete", pairs, gone),
+            write_of("delete", pairs, third),
         ]
     )
-    errors = [type(a) if isinstance(a, MediatorError) else None for a in answers]
+    errors = [type(a) if isinstance(a, MediatorError) else None for a in results]
     assert errors[:4] == [None, AlreadyExists, PreconditionFailed, OperatorRefused]
     assert errors[4:] == [None] * 4
-    assert await state(mediator, pairs, created) == {"title": "new", "hits": 2}
-    assert await state(mediator, pairs, there) == AFTER["update"]
+    assert await state(mediator, pairs, new) == {"title": "new", "hits": 2}
+    assert await state(mediator, pairs, existing) == AFTER["update"]
     assert await state(mediator, pairs, other) == AFTER["read_modify_write"]
-    assert await state(mediator, pairs, gone) is None
+    assert await state(mediator, pairs, third) is None
 
 
 async def test_a_class_cannot_be_dropped_during_a_joint_write(
@@ -98,7 +98,7 @@ async def test_a_class_cannot_be_dropped_during_a_joint_write(
         await mediator.get(database, "pairs", ids["begin"])
 
 
-async def test_a_dropped_database_takes_its_entries_along(
+async def test_the_entries_of_a_dropped_database_are_removed(
     mediator: Service, crashable: None
 ) -> None:
     await all_over(mediator)
@@ -123,8 +123,8 @@ async def test_objects_older_than_a_group_get_their_fragment_when_it_is_written(
     assert (old.values, old.partial, old.versions["hits"]) == ({"title": "a"}, (), None)
     await asyncio.gather(*(data.write(inc(database, "pairs", "a")) for _ in range(8)))
     assert await state(mediator, database, "a") == {"title": "a", "hits": 8}
-    answers = await data.batch([inc(database, "pairs", "b"), inc(database, "pairs", "b")])
-    assert [getattr(answer, "values", answer) for answer in answers] == [{"hits": 1}, {"hits": 2}]
+    results = await data.batch([inc(database, "pairs", "b"), inc(database, "pairs", "b")])
+    assert [getattr(result, "values", result) for result in results] == [{"hits": 1}, {"hits": 2}]
     await data.write(write_of("update", database, "c"))
     assert await state(mediator, database, "c") == {"title": "new", "hits": 1}
     await data.write(Put(database, "pairs", "d", unique(), values={"title": "d", "hits": 4}))
@@ -138,7 +138,7 @@ async def test_objects_older_than_a_group_get_their_fragment_when_it_is_written(
         await mediator.get(database, "pairs", "nobody", ("hits",))
 
 
-async def test_a_system_that_carries_no_intents_holds_no_fragment(
+async def test_a_system_without_intents_holds_no_fragment(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = mediator.mediator.systems.get("redis").store

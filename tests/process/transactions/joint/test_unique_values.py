@@ -1,4 +1,4 @@
-"""Unique values of objects that lie on two systems, and of transactions."""
+"""Unique values of objects on two systems, and of transactions."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def put(database: str, id_: str, email: str | None, class_name: str = "users") -
 
 
 async def holders(mediator: Service, database: str, ids: list[str], email: str) -> list[str]:
-    answers = await mediator.mediator.data.batch([Get(database, "users", id_) for id_ in ids])
-    found = [each for each in answers if isinstance(each, Outcome)]
-    return [each.id for each in found if (each.values or {}).get("email") == email]
+    results = await mediator.mediator.data.batch([Get(database, "users", id_) for id_ in ids])
+    outcomes = [result for result in results if isinstance(result, Outcome)]
+    return [outcome.id for outcome in outcomes if (outcome.values or {}).get("email") == email]
 
 
 async def test_writers_race_for_a_value(mediator: Service, users: str) -> None:
@@ -59,33 +59,33 @@ async def test_writers_race_for_a_value(mediator: Service, users: str) -> None:
         Create(users, "users", id_, unique(), values={"email": email, "title": "t"})
         for id_ in ids[2::3]
     ]
-    errors = await asyncio.gather(*(error_of(mediator, each) for each in operations))
+    errors = await asyncio.gather(*(error_of(mediator, operation) for operation in operations))
     assert errors.count(None) <= 1
     assert all(isinstance(error, NotUnique | None) or error.detail for error in errors)
     assert len(await holders(mediator, users, ids, email)) == errors.count(None)
     await all_over(mediator)
-    if not errors.count(None):  # all of them were in the way of each other
+    if not errors.count(None):  # they all blocked each other
         assert await error_of(mediator, operations[0]) is None
-    again = await asyncio.gather(*(error_of(mediator, each) for each in operations))
-    assert all(isinstance(error, NotUnique) for error in again if error is not None)
+    retried = await asyncio.gather(*(error_of(mediator, operation) for operation in operations))
+    assert all(isinstance(error, NotUnique) for error in retried if error is not None)
     assert len(await holders(mediator, users, ids, email)) == 1
 
 
-async def test_each_of_many_writes_is_refused_by_itself(mediator: Service, users: str) -> None:
+async def test_writes_of_a_batch_are_refused_separately(mediator: Service, users: str) -> None:
     email, first = unique(), unique()
     await mediator.mediator.data.write(put(users, first, email))
-    others = [unique() for _ in range(6)]
-    batch = [put(users, id_, email if i == 2 else id_) for i, id_ in enumerate(others)]
-    answers = await mediator.mediator.data.batch(batch)
-    assert [isinstance(each, NotUnique) for each in answers] == [i == 2 for i in range(6)]
-    refusal = answers[2]
+    ids = [unique() for _ in range(6)]
+    batch = [put(users, id_, email if i == 2 else id_) for i, id_ in enumerate(ids)]
+    results = await mediator.mediator.data.batch(batch)
+    assert [isinstance(result, NotUnique) for result in results] == [i == 2 for i in range(6)]
+    refusal = results[2]
     assert isinstance(refusal, NotUnique)
-    assert [each.pointer for each in refusal.locations] == ["/email"]
+    assert [location.pointer for location in refusal.locations] == ["/email"]
     await all_over(mediator)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_killed_at_any_step_it_has_the_new_value_or_the_old_one(
+async def test_after_a_kill_at_any_step_the_old_or_the_new_value_is_claimed(
     mediator: Service, users: str, crashable: None, after: bool
 ) -> None:
     step, crash = 0, CrashPoint(0, after)
@@ -104,10 +104,10 @@ async def test_killed_at_any_step_it_has_the_new_value_or_the_old_one(
     assert "reserve" in crash.taken
 
 
-async def test_what_is_reserved_is_waited_for(
+async def test_a_writer_waits_for_a_reserved_value(
     mediator: Service, users: str, crashable: None
 ) -> None:
-    """A writer that meets a reservation resolves its write, if its coordinator has failed."""
+    """A writer that meets a reservation resolves its write if the coordinator has failed."""
     for after, outcome in ((False, type(None)), (True, NotUnique)):
         id_, email = unique(), unique()
         crash = CrashAt("commit", after=after)
@@ -121,7 +121,7 @@ async def test_what_is_reserved_is_waited_for(
         assert isinstance(await error_of(mediator, put(users, unique(), email)), outcome)
 
 
-async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
+async def test_a_partial_change_of_a_constraint_is_checked_with_the_other_fields(
     mediator: Service, users: str
 ) -> None:
     a, b, tenant = (unique() for _ in range(3))
@@ -129,22 +129,24 @@ async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
         {"tenant": tenant, "login": "ada"},
         {"tenant": tenant, "login": "bob"},
     )
-    for id_, own in zip((a, b), values, strict=True):
-        await mediator.mediator.data.write(Put(users, "users", id_, unique(), values=own))
-    taking = Update(users, "users", b, unique(), values={"login": "ada"})
-    titled = Update(users, "users", b, unique(), values={"login": "ada", "title": "t"})
-    for update in (taking, titled):
+    for id_, value in zip((a, b), values, strict=True):
+        await mediator.mediator.data.write(Put(users, "users", id_, unique(), values=value))
+    conflicting = Update(users, "users", b, unique(), values={"login": "ada"})
+    conflicting_with_title = Update(
+        users, "users", b, unique(), values={"login": "ada", "title": "t"}
+    )
+    for update in (conflicting, conflicting_with_title):
         error = await error_of(mediator, update)
         assert isinstance(error, NotUnique)
-        assert [each.pointer for each in error.locations] == ["/tenant", "/login"]
+        assert [location.pointer for location in error.locations] == ["/tenant", "/login"]
         assert await mediator.values(users, "users", b) == values[1]
     await mediator.mediator.data.write(Update(users, "users", a, unique(), unset=("login",)))
-    assert await error_of(mediator, titled) is None
+    assert await error_of(mediator, conflicting_with_title) is None
     assert await mediator.values(users, "users", b) == {**values[0], "title": "t"}
     await all_over(mediator)
 
 
-async def test_what_is_committed_is_applied_without_a_constraint_that_went(
+async def test_a_committed_write_is_applied_after_its_constraint_was_dropped(
     mediator: Service, crashable: None
 ) -> None:
     fields = {"email": field_on("postgres", unique=True, group="email"), "n": field_on("redis")}
