@@ -120,7 +120,9 @@ class Queries:
         if read is None:
             schema = routed.schema
             page_limit, is_long = self._options.page_limit, length > SMALL_QUERY
-            read = await offload(is_long, reader, parse(), schema, resource.name, most=page_limit)
+            read = await offload(
+                is_long, reader, parse(), schema, resource.name, max_limit=page_limit
+            )
             query = replace(read.query, as_documents=True, may_end_early=True)
             read = replace(read, query=query)
             if read.after is None and not is_long:

@@ -110,7 +110,7 @@ class SegmentGrid:
             for number, at in self.around(point)
             if number != excluded
         )
-        hits = ((dist(point, place[-1]), *place) for place in points)
+        hits = ((dist(point, candidate[-1]), *candidate) for candidate in points)
         best = min((hit for hit in hits if hit[0] <= self._reach), default=None)
         return best and best[1:]
 

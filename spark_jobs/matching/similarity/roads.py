@@ -153,8 +153,8 @@ class _Network:
         self._grid.check_points(nodes)
         for point in nodes:
             for number, segment in self._grid.around(point):
-                place = nearest(point, *self._lines[number][segment : segment + 2])
-                if dist(point, place) <= TOUCHES:
+                nearest_point = nearest(point, *self._lines[number][segment : segment + 2])
+                if dist(point, nearest_point) <= TOUCHES:
                     self._add(number, segment, point)
 
 
@@ -168,8 +168,8 @@ def _crossing(a: Point, b: Point, c: Point, d: Point) -> Point | None:
     share, other = (x * y1 - y * x1) / area, (x * y0 - y * x0) / area
     point = a[0] + share * x0, a[1] + share * y0
     if not (0 < share < 1 and 0 < other < 1):
-        places = nearest(point, a, b), nearest(point, c, d)
-        if max(dist(point, place) for place in places) > TOUCHES:
+        nearest_points = nearest(point, a, b), nearest(point, c, d)
+        if max(dist(point, nearest_point) for nearest_point in nearest_points) > TOUCHES:
             return None
     ends = (a, b, c, d)
     return next((end for end in ends if dist(end, point) <= TOUCHES), point)

@@ -69,8 +69,8 @@ class StalePath:
         return result.versions
 
 
-def run_probe(path: StalePath, plan: ProbePlan) -> Probed:
-    probed = Probed()
+def run_probe(path: StalePath, plan: ProbePlan) -> ProbeResults:
+    probed = ProbeResults()
     run_virtually(Probe(path, LoopClock()).run(plan, probed))
     return probed
 
@@ -96,7 +96,7 @@ def test_the_true_staleness_lies_between_the_bounds(
         assert measurement.lower_s <= window + 1e-9
         assert measurement.upper_s >= window - 1e-9
         # The width is at most the delays of the path and the pause between two reads.
-        pause = max(SHORTEST_PAUSE_S, PAUSE_SHARE * measurement.upper_s)
+        pause = max(MIN_PAUSE_S, PAUSE_SHARE * measurement.upper_s)
         assert measurement.upper_s - max(measurement.lower_s, 0) <= pause + 8 * max_delay_s + 1e-9
 
 
@@ -183,7 +183,9 @@ def test_a_probe_that_is_stopped_removes_its_objects() -> None:
     path = StalePath(Constant(1e6), lambda: 0.001)
 
     async def run_and_stop() -> None:
-        task = asyncio.create_task(Probe(path, LoopClock()).run(ProbePlan(50, 50, 50), Probed()))
+        task = asyncio.create_task(
+            Probe(path, LoopClock()).run(ProbePlan(50, 50, 50), ProbeResults())
+        )
         await asyncio.sleep(0.5)
         assert path.written
         task.cancel()

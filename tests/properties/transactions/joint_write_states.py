@@ -144,7 +144,7 @@ class Reader(NamedTuple):
 
     current: tuple[Record | None, Record | None] = (None, None)
     first: tuple[Record, Record] | None = None
-    acknowledge: int = 0
+    acknowledged: int = 0
 
 
 class State(NamedTuple):
@@ -156,7 +156,7 @@ class State(NamedTuple):
     evidence: tuple[Evidence, ...]
     singles: int
     reader: Reader | None
-    acknowledge: int
+    acknowledged: int
     before: tuple[int, ...]
     """For each write, those that were acknowledged before it began."""
 

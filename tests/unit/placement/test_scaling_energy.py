@@ -84,7 +84,7 @@ def test_an_idle_server_draws_about_half_and_never_more_than_its_peak() -> None:
 
 
 def test_half_the_replicas_idle_less_and_delay_operations() -> None:
-    load = SystemLoad(used=0.2, rate=100.0, delay_s=0.008, size=4.0, most=0.2)
+    load = SystemLoad(used=0.2, rate=100.0, delay_s=0.008, size=4.0, peak=0.2)
     assert operation_cost(StatedPowers(idle_w=20.0, peak_w=60.0), load, 4.0) == OperationCost(
         4 * 28.0 / 100, 0.008
     )
@@ -100,7 +100,7 @@ def test_the_best_number_of_replicas_depends_on_idle_power() -> None:
     assert [
         optimum[0]
         for idle in (0.0, 60.0)
-        if (optimum := least(StatedPowers(idle_w=idle, peak_w=60.0), load, sizes))
+        if (optimum := best_size(StatedPowers(idle_w=idle, peak_w=60.0), load, sizes))
     ] == [
         5.0,  # six would each be used less than the band requires
         3.0,
@@ -113,11 +113,11 @@ def test_the_optimum_is_the_cheapest_size_within_the_band(
 ) -> None:
     stated = StatedPowers(idle_w=min(one, other), peak_w=max(one, other))
     sizes = [float(n) for n in range(1, 2 * int(load.size) + 1)]
-    optimum = least(stated, load, sizes)
-    assert load.most is not None
+    optimum = best_size(stated, load, sizes)
+    assert load.peak is not None
     for size in sizes:
         factor = load.size / size
-        is_within_band = load.most * factor <= BAND.high and (
+        is_within_band = load.peak * factor <= BAND.high and (
             load.used * factor >= BAND.low or size == 1
         )
         candidate = operation_cost(stated, load, size)
@@ -151,7 +151,7 @@ def test_an_overloaded_system_has_a_cost_but_no_better_size() -> None:
 
 def test_the_report_is_the_one_that_the_documentation_prints() -> None:
     [printed] = re.findall(r'^"energy": (\{.*?\})\n```', DOCUMENTATION, re.DOTALL | re.MULTILINE)
-    load = SystemLoad(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, most=0.3)
+    load = SystemLoad(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, peak=0.3)
     report = energy_report(
         StatedPowers(idle_w=22.0, peak_w=26.0, edp_goal_js=1e-5), load, ALL_OR_HALF
     )

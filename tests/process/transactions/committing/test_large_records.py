@@ -16,10 +16,13 @@ from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.committing.shop import has_intent, run, transaction, values
 from tests.process.transactions.open_writes import all_over
 
-BOUNDS = {name: getattr(sizes, name) // 16 for name in ("LARGEST", "MOST", "TAKEN")}
+BOUNDS = {
+    name: getattr(sizes, name) // 16
+    for name in ("MAX_VALUES_BYTES", "MAX_DOCUMENT_BYTES", "SERVER_LIMIT_BYTES")
+}
 """Scaled down, as the stand-in for MongoDB takes seconds for records of the maximum size."""
 
-HALF = "x" * (BOUNDS["LARGEST"] // 2 + 2**12)
+HALF = "x" * (BOUNDS["MAX_VALUES_BYTES"] // 2 + 2**12)
 """Two of these are too large, one is not."""
 
 CLASSES = {
