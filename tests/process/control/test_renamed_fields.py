@@ -219,7 +219,7 @@ async def test_a_class_without_objects_gives_a_former_name_to_a_field_of_another
     assert await mediator.values(database, "products", "a") == {"price": "one"}
 
 
-async def test_a_refused_drop_beside_an_added_field_suggests_a_rename(
+async def test_a_refused_drop_with_an_added_field_suggests_a_rename(
     mediator: Service,
 ) -> None:
     database = await fill_database(mediator, "mongo")

@@ -22,7 +22,7 @@ from tests.properties.coherence.coherence_states import (
     Step,
     World,
     any_pending,
-    mark_seen,
+    record_seen,
     with_reader,
 )
 
@@ -268,5 +268,5 @@ def _completed_read(
         reader = reader._replace(own=_young_copy(world, request, version))
     after = with_reader(state, number, reader)
     stale = version < request.min_version
-    after = after if world.fill is not None else mark_seen(after, version)
+    after = after if world.fill is not None else record_seen(after, version)
     return Move(f"{label}: {version}", after, stale, (number, version))

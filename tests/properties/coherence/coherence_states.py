@@ -255,7 +255,7 @@ def with_reader(state: State, number: int, reader: Reader) -> State:
     return state._replace(readers=(*readers[:number], reader, *readers[number + 1 :]))
 
 
-def mark_seen(state: State, version: int) -> State:
+def record_seen(state: State, version: int) -> State:
     if -1 not in state.seen[:version]:
         return state
     ages = tuple(max(age, 0) for age in state.seen[:version])

@@ -26,7 +26,7 @@ from tests.properties.coherence.coherence_states import (
     World,
     Writer,
     any_pending,
-    mark_seen,
+    record_seen,
     with_writer,
     without_fills,
 )
@@ -154,7 +154,7 @@ def _owe_purges(world: World, state: State) -> State:
 
 
 def _acknowledge(state: State, number: int, writer: Writer, at: int) -> Move:
-    after = mark_seen(with_writer(state, number, writer._replace(at=at)), writer.version)
+    after = record_seen(with_writer(state, number, writer._replace(at=at)), writer.version)
     return Move("acknowledge", after, acknowledged=number)
 
 
