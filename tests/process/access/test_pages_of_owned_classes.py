@@ -1,4 +1,4 @@
-"""Pages show of a class with owners what their reader may see, and nothing of another reader."""
+"""Pages of a class with owners show only what their own reader may see."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def drafts(running: Guarded) -> str:
 
 
 def size_of(database: str, page: str) -> str:
-    """Return what the overview says of the size of the drafts."""
+    """Return the overview's text on the size of the drafts."""
     card = page.partition(f"<h3>{database}</h3>")[2].partition("</ul>")[0]
     return card.partition("<span>")[2].partition("</span>")[0]
 
