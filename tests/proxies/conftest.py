@@ -1,4 +1,4 @@
-"""An origin, and a Varnish and an nginx before it; tests have targets of their own."""
+"""An origin, and a Varnish and an nginx before it; each test has its own targets."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ async def nginx_cache(origin_of_all: Origin) -> AsyncIterator[Nginx]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    """A client that keeps nothing."""
+    """A client without a cache."""
     async with httpx.AsyncClient(trust_env=False, timeout=60.0) as client:
         yield client

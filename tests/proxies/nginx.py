@@ -1,4 +1,4 @@
-"""A real nginx with the configuration that we ship, before any origin."""
+"""A real nginx with the shipped configuration, before any origin."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ http {{
 
 @dataclass
 class Nginx:
-    """An nginx that runs.
+    """A running nginx.
 
     Attributes:
         url: Where it listens.
         token: Authorises purges.
-        cache: Where it keeps answers; they outlive a restart.
+        cache: The directory of its copies, which survive a restart.
     """
 
     url: str
@@ -62,12 +62,12 @@ class Nginx:
     cache: Path
     _start: AsyncExitStack
     _command: tuple[str, ...]
-    _listening: socket.socket
+    _listener: socket.socket
     _log: Path
 
     async def start(self) -> None:
         """Start it, and wait until it answers."""
-        descriptor = self._listening.fileno()
+        descriptor = self._listener.fileno()
         env = {"NGINX": f"{descriptor};"}
         process = await self._start.enter_async_context(
             running(*self._command, log=self._log, env=env, pass_fds=(descriptor,))
@@ -75,7 +75,7 @@ class Nginx:
         await until_it_answers(self.url, process, self._log)
 
     async def restart(self) -> None:
-        """Restart it where it listens: it finds what it kept."""
+        """Restart it at the same address, with its cached copies."""
         await self._start.aclose()
         await self.start()
 
@@ -84,27 +84,26 @@ class Nginx:
 async def nginx(origin_url: str, *, token: str = PURGE_TOKEN) -> AsyncIterator[Nginx]:
     """Start nginx before an origin, on a port that the kernel picks.
 
-    nginx cannot report which port it got, so it is handed a socket that listens, as its own binary
-    upgrade does it.
+    nginx cannot report its port, so it receives a listening socket, as in its own binary upgrade.
     """
-    with scratch("nginx") as directory, socket.create_server(("127.0.0.1", 0)) as listening:
-        host, port = listening.getsockname()
+    with scratch("nginx") as directory, socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
         conf = directory / "nginx.conf"
         conf.write_text(_conf(directory, urlsplit(origin_url).netloc, f"{host}:{port}", token))
         command = (program("nginx"), "-p", str(directory), "-c", str(conf), "-e", "stderr")
         async with AsyncExitStack() as start:
-            own = Nginx(
+            server = Nginx(
                 f"http://{host}:{port}", token, directory / "cache",
-                start, command, listening, directory / "log",
+                start, command, listener, directory / "log",
             )  # fmt: skip
-            await own.start()
-            yield own
+            await server.start()
+            yield server
 
 
 def _conf(directory: Path, origin: str, listen: str, token: str) -> str:
     return CONF.format(
         module=PURGE_MODULE,
-        # Of a master that is root, workers would give up their rights to the scratch directory.
+        # Workers of a root master would give up their rights to the scratch directory.
         user="user root;" if os.geteuid() == 0 else "",
         directory=directory,
         origin=origin,

@@ -1,8 +1,7 @@
-"""A replica of the service whose steps can be stopped: in this process, or in one to be killed.
+"""A replica of the service whose steps can be stopped, in this process or in one to be killed.
 
-One in a process of its own says through its connection where it listens, and from then on stops
-where it has to: `arm STEP` has the next such step wait, which it reports by `at STEP`; `go` lets it
-go on.
+A separate process first reports its address over its connection. `arm STEP` then makes the next
+such step wait, which the process reports by `at STEP`; `go` lets it continue.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Reach: TypeAlias = Callable[[Step], Awaitable[None]]
 
 @dataclass
 class Plan:
-    """Where a replica keeps what, and how its clock is wrong (seconds)."""
+    """The stores of a replica, and the error of its clock (seconds)."""
 
     systems: list[dict[str, Any]]
     catalogue_url: str
@@ -58,7 +57,7 @@ class Plan:
 
 @dataclass
 class Barriers:
-    """Stops the next step of a kind that is armed."""
+    """Stops the next step of an armed kind."""
 
     reached: Callable[[Step], None] = lambda step: None
     armed: set[Step] = field(default_factory=set)
@@ -70,7 +69,7 @@ class Barriers:
         self.armed.add(step)
 
     def open(self) -> None:
-        """Let go on what has stopped, and stop nothing more."""
+        """Release the stopped step, and stop no further ones."""
         self.armed.clear()
         self.opened.set()
 
@@ -101,15 +100,15 @@ class SteppedSketch(RedisSketch):
         changes: ResultChanges | None = None,
     ) -> EndResult:
         await self.reach("stored")
-        ended = await super().end(partition, token, versions, changes)
+        result = await super().end(partition, token, versions, changes)
         await self.reach("ended")
-        return ended
+        return result
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        taken = await super().take_purges(partitions, limit)
-        if taken:
+        purges = await super().take_purges(partitions, limit)
+        if purges:
             await self.reach("purge taken")
-        return taken
+        return purges
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
         await self.reach("purge sent")
@@ -164,40 +163,40 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
             running.mediator.data, options, running.observed.append, DataServices(caches=caches)
         )
 
-        async def answering(scope: Any, receive: Any, send: Any) -> None:
-            async def stepped(message: Any) -> None:
+        async def answer_in_steps(scope: Any, receive: Any, send: Any) -> None:
+            async def send_in_steps(message: Any) -> None:
                 if scope["method"] == "GET" and message["type"] == "http.response.start":
                     await barriers.reach("read")
                 await send(message)
 
-            # A whole answer would pass by.
-            await api({**scope, "extensions": {}}, receive, stepped)
+            # A direct response would bypass the barrier.
+            await api({**scope, "extensions": {}}, receive, send_in_steps)
 
-        async with served(answering) as url:
+        async with served(answer_in_steps) as url:
             yield Replica(url, running, sketch, barriers)
         await caches.stop()
     await caches.close()
 
 
 class Stoppable:
-    """A replica in a process of its own."""
+    """A replica in a separate process."""
 
     def __init__(
-        self, process: BaseProcess, reports: asyncio.StreamReader, orders: asyncio.StreamWriter
+        self, process: BaseProcess, reports: asyncio.StreamReader, commands: asyncio.StreamWriter
     ) -> None:
         self._process = process
         self._reports = reports
-        self._orders = orders
+        self._commands = commands
         self.url = ""
 
     async def arm(self, step: Step) -> None:
-        """Have the next such step wait."""
-        self._orders.write(f"arm {step}\n".encode())
-        await self._orders.drain()
+        """Make the next such step wait."""
+        self._commands.write(f"arm {step}\n".encode())
+        await self._commands.drain()
         assert await self.line() == f"armed {step}"
 
     async def at(self, step: Step) -> None:
-        """Wait until it has got there."""
+        """Wait until it has reached a step."""
         assert await self.line() == f"at {step}"
 
     async def kill(self) -> None:
@@ -211,18 +210,18 @@ class Stoppable:
 
 @asynccontextmanager
 async def stoppable(plan: Plan) -> AsyncIterator[Stoppable]:
-    """Run a replica in a process of its own, and kill it at the end."""
+    """Run a replica in a separate process, and kill it at the end."""
     ours, theirs = connected()
-    reports, orders = await asyncio.open_connection(sock=ours)
+    reports, commands = await asyncio.open_connection(sock=ours)
     try:
         async with calling(_run, plan, theirs) as process:
             theirs.close()
-            started = Stoppable(process, reports, orders)
+            started = Stoppable(process, reports, commands)
             started.url = await started.line()
             assert started.url
             yield started
     finally:
-        orders.close()
+        commands.close()
 
 
 def _run(plan: Plan, connection: Connection) -> None:
@@ -230,7 +229,7 @@ def _run(plan: Plan, connection: Connection) -> None:
 
 
 async def _serve(plan: Plan, connection: socket.socket) -> None:
-    orders, reports = await asyncio.open_connection(sock=connection)
+    commands, reports = await asyncio.open_connection(sock=connection)
 
     def report(line: str) -> None:
         reports.write(f"{line}\n".encode())
@@ -238,9 +237,9 @@ async def _serve(plan: Plan, connection: socket.socket) -> None:
     barriers = Barriers(lambda step: report(f"at {step}"))
     async with replica(plan, barriers) as started:
         report(started.url)
-        while line := (await orders.readline()).decode().strip():
-            order, _, step = line.partition(" ")
-            if order == "arm":
+        while line := (await commands.readline()).decode().strip():
+            command, _, step = line.partition(" ")
+            if command == "arm":
                 barriers.arm(step)  # type: ignore[arg-type]  # the name comes from the test
                 report(f"armed {step}")
             else:

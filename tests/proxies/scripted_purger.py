@@ -1,4 +1,4 @@
-"""A purger that does what a test scripts, and time that passes by sleeping."""
+"""A purger that tests script, and a clock that sleeping advances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sketch.purging.sender import Timing
 
 @dataclass
 class ScriptedPurger:
-    """Keeps what it was sent; fails while `broken`, answers nothing while `hanging`."""
+    """Records its requests; fails while `broken`, does not answer while `hanging`."""
 
     name: str
     max_keys: int = 200
@@ -35,14 +35,14 @@ class ScriptedPurger:
 
 
 class PassingTime:
-    """Sleeping lets time pass, and is remembered."""
+    """A clock that sleeping advances; it records the pauses."""
 
     def __init__(self, chance: float = 1.0) -> None:
         self.now = 1_000.0
-        self.slept: list[float] = []
+        self.pauses: list[float] = []
         self.timing = Timing(lambda: self.now, self._sleep, lambda: chance)
 
     async def _sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.pauses.append(seconds)
         self.now += seconds
         await asyncio.sleep(0)

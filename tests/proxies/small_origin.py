@@ -1,4 +1,4 @@
-"""An origin on a real port: tests set its answers, and it can hold answers back."""
+"""An origin on a real port, whose answers tests set and delay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Request:
 
 @dataclass
 class Barrier:
-    """Holds one answer back: it was read when `reached`, and leaves when `opened`."""
+    """Delays one answer: it was read when `reached`, and is sent when `opened`."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -40,12 +40,12 @@ class Origin:
 
     Attributes:
         url: Where it listens.
-        versions: By target; 1 where there is none.
+        versions: Versions by target, 1 by default.
         ttl_s: TTL of its answers.
-        extra: Header fields that replace those of the contract, or come on top; None drops one.
-        status: Of answers to GET.
+        extra: Header fields that replace or extend those of the contract; None removes one.
+        status: Status of answers to GET.
         compresses: Whether it compresses answers, however short they are.
-        requests: What reached it, in order.
+        requests: The requests that reached it, in order.
     """
 
     url: str = ""
@@ -60,23 +60,25 @@ class Origin:
     events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
 
     def write(self, target: str) -> None:
-        """Let a record have its next version."""
+        """Increase the version of a record."""
         self.versions[target] = self.versions.get(target, 1) + 1
 
     def reset(self) -> None:
-        """Answer as at first."""
+        """Restore the initial answers."""
         self.ttl_s, self.status, self.extra, self.compresses = 60.0, 200, {}, False
 
     def hold(self) -> Barrier:
-        """Hold the next GET's answer back after it was read."""
+        """Delay the answer to the next GET after its read."""
         barrier = Barrier()
         self.waiting.append(barrier)
         self.held.append(barrier)
         return barrier
 
     def reached(self, target: str, method: str = "GET") -> int:
-        """How many requests for a target reached the origin."""
-        return sum(each.target == target and each.method == method for each in self.requests)
+        """Return how many requests for a target reached the origin."""
+        return sum(
+            request.target == target and request.method == method for request in self.requests
+        )
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         """Answer as an ASGI application."""
@@ -153,10 +155,10 @@ class Origin:
 
 
 def tag_of_target(target: str) -> str:
-    """The tag of a record at ``/v1/{database}/{class}/{id}``."""
-    where = target.partition("?")[0].split("/")
-    database, class_name, rest = [*where[2:], "", "", ""][:3]
-    return tag_of(database, f"{class_name}/{rest}#main")
+    """Return the tag of a record at ``/v1/{database}/{class}/{id}``."""
+    segments = target.partition("?")[0].split("/")
+    database, class_name, id_ = [*segments[2:], "", "", ""][:3]
+    return tag_of(database, f"{class_name}/{id_}#main")
 
 
 @asynccontextmanager

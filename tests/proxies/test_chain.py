@@ -1,4 +1,4 @@
-"""Several caches in a row: TTLs do not add up, and a forced request gets through all of them."""
+"""Chained caches: TTLs do not add up, and a forced request passes all caches."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from benchmarks.harness.varnish import varnish
 from tests.proxies.nginx import nginx
 from tests.proxies.small_origin import Origin
 
-ROWS = ["nginx nginx", "varnish nginx", "nginx varnish"]
+CHAINS = ["nginx nginx", "varnish nginx", "nginx varnish"]
 PUBLIC = "public, max-age=0, s-maxage=60, must-revalidate, stale-while-revalidate=0"
 
 
-@pytest.fixture(scope="session", params=ROWS)
-async def row(request: pytest.FixtureRequest, origin_of_all: Origin) -> AsyncIterator[list[str]]:
-    """Two caches; the first is the one that clients see."""
-    async with AsyncExitStack() as started:
+@pytest.fixture(scope="session", params=CHAINS)
+async def chain(request: pytest.FixtureRequest, origin_of_all: Origin) -> AsyncIterator[list[str]]:
+    """The addresses of two caches, the outer one first."""
+    async with AsyncExitStack() as stack:
         urls = [origin_of_all.url]
         for name in reversed(request.param.split()):
             if name == "nginx":
-                urls.append((await started.enter_async_context(nginx(urls[-1]))).url)
+                urls.append((await stack.enter_async_context(nginx(urls[-1]))).url)
             else:
-                urls.append((await started.enter_async_context(varnish(urls[-1]))).url)
+                urls.append((await stack.enter_async_context(varnish(urls[-1]))).url)
         yield urls[:0:-1]
 
 
 async def test_a_copy_expires_at_the_origins_time_in_every_cache(
-    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient
+    origin: Origin, path: str, chain: list[str], http: httpx.AsyncClient
 ) -> None:
-    """The outer cache gets its copy from the inner one, when that has all but ended."""
-    outer, inner = row
+    """The outer cache gets its copy from the inner one, shortly before that copy expires."""
+    outer, inner = chain
     origin.ttl_s = 2.0
     origin.extra = {"cache-control": PUBLIC}
-    kept = await http.get(inner + path)
-    end_s = int(kept.headers["portolan-expires"]) / 1_000_000
+    first = await http.get(inner + path)
+    end_s = int(first.headers["portolan-expires"]) / 1_000_000
     origin.write(path)
     await asyncio.sleep(max(0.0, end_s - 0.5 - time.time()))
-    served = (await http.get(outer + path)).text
-    while served == "version 1":
+    text = (await http.get(outer + path)).text
+    while text == "version 1":
         sent_s = time.time()
-        served = (await http.get(outer + path)).text
-        assert served == "version 2" or sent_s < end_s + 1
+        text = (await http.get(outer + path)).text
+        assert text == "version 2" or sent_s < end_s + 1
         await asyncio.sleep(0.05)
 
 
 async def test_both_caches_store_public_responses(
-    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient
+    origin: Origin, path: str, chain: list[str], http: httpx.AsyncClient
 ) -> None:
-    outer, inner = row
+    outer, inner = chain
     for url in (outer, inner, outer):
         answer = await http.get(url + path)
         assert answer.text == "version 1"
@@ -63,9 +63,9 @@ async def test_both_caches_store_public_responses(
 
 @pytest.mark.parametrize("condition", [{}, {"If-None-Match": '"j1.main:1"'}])
 async def test_a_forced_request_passes_both_caches(
-    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient, condition: dict[str, str]
+    origin: Origin, path: str, chain: list[str], http: httpx.AsyncClient, condition: dict[str, str]
 ) -> None:
-    outer, inner = row
+    outer, inner = chain
     for url in (outer, inner):
         await http.get(url + path)
     forced = {"Cache-Control": "no-cache"} | condition
@@ -75,15 +75,15 @@ async def test_a_forced_request_passes_both_caches(
     assert (await http.get(outer + path, headers=forced)).text == "version 2"
 
 
-async def test_a_forced_request_joins_no_older_one_in_either(
-    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient
+async def test_a_forced_request_joins_no_older_one_in_either_cache(
+    origin: Origin, path: str, chain: list[str], http: httpx.AsyncClient
 ) -> None:
-    outer, inner = row
+    outer, inner = chain
     barriers = []
-    held = []
+    fills = []
     for url in (outer, inner):
         barriers.append(origin.hold())
-        held.append(asyncio.create_task(http.get(url + path)))
+        fills.append(asyncio.create_task(http.get(url + path)))
         if url == outer:
             await barriers[0].reached.wait()
     origin.waiting.clear()
@@ -92,4 +92,4 @@ async def test_a_forced_request_joins_no_older_one_in_either(
     assert forced.text == "version 2"
     for barrier in barriers:
         barrier.opened.set()
-    await asyncio.gather(*held)
+    await asyncio.gather(*fills)

@@ -40,7 +40,7 @@ CLASSES: dict[str, Any] = {
 
 @dataclass
 class World:
-    """A service, a Varnish before it, and clients that keep nothing of either."""
+    """A service, a Varnish before it, and clients of both without caches."""
 
     service: Service
     cache: Varnish
@@ -69,8 +69,8 @@ class World:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 async def world_of(stack: AsyncExitStack, *systems: SystemConfig, purged: bool) -> World:
@@ -121,51 +121,51 @@ async def test_the_walk_of_the_figure(world: World) -> None:
     # x1 and x2 are read and cached; x2 is written, so it is in the filter of the next client.
     for id_ in (x1, x2):
         first, second = await world.hits(world.cached, id_), await world.hits(world.cached, id_)
-        assert first.headers["x-request-id"] == second.headers["x-request-id"], "kept by Varnish"
+        assert first.headers["x-request-id"] == second.headers["x-request-id"], "cached by Varnish"
     await world.inc(x2)
     assert (await world.hits(world.cached, x2)).json()["hits"] == 0, "no purger runs here"
     async with world.client() as client:
-        one, two = await client.get("articles", x1), await client.get("articles", x2)
-        assert one.value is not None
-        assert two.value is not None
-        assert (one.value["hits"], two.value["hits"]) == (0, 1)
+        first_read, second_read = await client.get("articles", x1), await client.get("articles", x2)
+        assert first_read.value is not None
+        assert second_read.value is not None
+        assert (first_read.value["hits"], second_read.value["hits"]) == (0, 1)
         assert client.statistics.revalidations == 1
-    # The revalidation has renewed what Varnish keeps of x2.
+    # The revalidation has renewed Varnish's copy of x2.
     assert (await world.hits(world.cached, x2)).json()["hits"] == 1
-    # Now x1 is written: later readers revalidate it, too.
+    # Now x1 is written: later readers revalidate it as well.
     await world.inc(x1)
     async with world.client() as client:
-        again = await client.get("articles", x1)
-        assert again.value is not None
-        assert again.value["hits"] == 1
+        read = await client.get("articles", x1)
+        assert read.value is not None
+        assert read.value["hits"] == 1
 
 
 async def test_no_read_through_varnish_is_older_than_the_bound(world: World) -> None:
     ids = [unique("c") for _ in range(4)]
     await asyncio.gather(*map(world.put, ids))
-    known: dict[str, list[tuple[float, int]]] = {id_: [] for id_ in ids}
-    late: list[str] = []
+    counts: dict[str, list[tuple[float, int]]] = {id_: [] for id_ in ids}
+    stale_reads: list[str] = []
 
-    async def work(client: CoherentClient, draw: Random) -> None:
+    async def work(client: CoherentClient, rng: Random) -> None:
         for _ in range(150):
-            id_ = draw.choice(ids)
-            if draw.random() < 0.1:
+            id_ = rng.choice(ids)
+            if rng.random() < 0.1:
                 count = await world.inc(id_)
-                known[id_].append((monotonic(), count))
+                counts[id_].append((monotonic(), count))
                 continue
-            sent = monotonic()
+            sent_s = monotonic()
             value = (await client.get("articles", id_)).value
             assert value is not None
-            due = [count for at, count in known[id_] if at < sent - DELTA_S]
+            due = [count for at, count in counts[id_] if at < sent_s - DELTA_S]
             if due and max(due) > value["hits"]:
-                late.append(f"{id_}: {value['hits']} instead of {max(due)}")
-            known[id_].append((monotonic(), value["hits"]))
+                stale_reads.append(f"{id_}: {value['hits']} instead of {max(due)}")
+            counts[id_].append((monotonic(), value["hits"]))
 
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(world.client()) for _ in range(4)]
         await asyncio.gather(*(work(client, Random(n)) for n, client in enumerate(clients)))
         assert sum(client.statistics.hits for client in clients)
-    assert late == []
+    assert stale_reads == []
 
 
 async def test_a_written_object_is_purged(purged: World) -> None:
@@ -174,7 +174,7 @@ async def test_a_written_object_is_purged(purged: World) -> None:
     assert (await purged.hits(purged.cached, id_)).json()["hits"] == 0
     await purged.inc(id_)
 
-    async def forgotten() -> bool:
+    async def is_purged() -> bool:
         return bool((await purged.hits(purged.cached, id_)).json()["hits"] == 1)
 
-    await eventually(forgotten)
+    await eventually(is_purged)

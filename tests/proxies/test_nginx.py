@@ -1,4 +1,4 @@
-"""What only nginx does, with the configuration that we ship."""
+"""Behaviour of nginx alone, with the shipped configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NO_CACHE = {"Cache-Control": "no-cache"}
 
 
 async def purge(http: httpx.AsyncClient, url: str, token: str) -> int:
-    shown = {"Authorization": f"Bearer {token}"}
-    return (await http.request("PURGE", url, headers=shown)).status_code
+    headers = {"Authorization": f"Bearer {token}"}
+    return (await http.request("PURGE", url, headers=headers)).status_code
 
 
 async def test_nginx_passes_on_the_expiry_time_and_no_age(
@@ -42,7 +42,7 @@ async def test_plain_requests_do_not_wait_for_each_other(
 async def test_an_older_fill_that_ends_later_replaces_a_newer_one(
     origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
-    """Why a client whose filter holds a key revalidates at the origin each time."""
+    """This is why clients revalidate keys of their filter at the origin each time."""
     url = nginx_cache.url + path
     barrier = origin.hold()
     old = asyncio.create_task(http.get(url))
@@ -58,7 +58,7 @@ async def test_an_older_fill_that_ends_later_replaces_a_newer_one(
 async def test_a_variant_may_come_back_in_an_older_version(
     origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
-    """It keeps the variant it saw first under one name, and all others under another."""
+    """nginx caches the first variant under one key, and all others under another."""
     url, other = nginx_cache.url + path, {"Prefer": "consistency=strong"}
     await http.get(url)
     await http.get(url, headers=other)
@@ -80,7 +80,7 @@ async def test_a_restart_forgets_nothing(origin: Origin, path: str) -> None:
         assert await purge(http, cache.url + path, cache.token) == 200
 
 
-async def test_a_purge_forgets_one_url(
+async def test_a_purge_removes_one_url(
     origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
     url, token = nginx_cache.url + path, nginx_cache.token
@@ -99,8 +99,8 @@ async def test_a_purge_without_the_token_is_refused(
     origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient, token: str
 ) -> None:
     await http.get(nginx_cache.url + path)
-    shown = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = await http.request("PURGE", nginx_cache.url + path, headers=shown)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = await http.request("PURGE", nginx_cache.url + path, headers=headers)
     assert answer.status_code == 405
     await http.get(nginx_cache.url + path)
     assert (origin.reached(path), origin.reached(path, "PURGE")) == (1, 0)

@@ -42,24 +42,24 @@ class Deployment:
     database: str
     admin: httpx.AsyncClient
 
-    async def begin(self, path: str, **members: Any) -> None:
-        """Begin a probe through a cache."""
+    async def start(self, path: str, **members: Any) -> None:
+        """Start a probe through a cache."""
         request = {"database": self.database, "class": "articles", "path": path, "rate": 10}
         answer = await self.admin.post(PROBE, json={**request, **members})
         assert answer.status_code == 202, answer.text
 
-    async def described(self) -> dict[str, Any]:
-        described: dict[str, Any] = (await self.admin.get(PROBE)).json()
-        return described
+    async def describe(self) -> dict[str, Any]:
+        document: dict[str, Any] = (await self.admin.get(PROBE)).json()
+        return document
 
-    async def ended(self) -> dict[str, Any]:
-        """Wait for the end of the probe; return its report, after seeing that it is whole."""
+    async def wait_for_report(self) -> dict[str, Any]:
+        """Wait for the end of the probe; return its report, which must be complete."""
 
-        async def over() -> bool:
-            return bool((await self.described())["state"] != "running")
+        async def is_over() -> bool:
+            return bool((await self.describe())["state"] != "running")
 
-        await eventually(over)
-        probe = await self.described()
+        await eventually(is_over)
+        probe = await self.describe()
         assert (probe["state"], probe["progress"]) == ("done", 1), probe
         report: dict[str, Any] = probe["report"]
         assert report["left_behind"] == []
@@ -80,8 +80,8 @@ async def deployment(
             "varnish": await enter(varnish(origin)),
             "nginx": await enter(nginx(origin)),
         }
-        probed = json.dumps([cache.url for cache in caches.values()] + [UNREACHABLE])
-        settings = {"port": port, "probe_caches": probed, "sketch": "redis", "relays": "here"}
+        addresses = json.dumps([cache.url for cache in caches.values()] + [UNREACHABLE])
+        settings = {"port": port, "probe_caches": addresses, "sketch": "redis", "relays": "here"}
         service = Service.on(configs, catalogue, redis_config.url, **settings)
         service.ports = (port, "0")
         await enter(service.running())
@@ -96,9 +96,9 @@ async def deployment(
 async def test_without_the_filter_copies_are_stale_up_to_their_ttl(
     deployment: Deployment, kind: str
 ) -> None:
-    # A TTL is given in whole seconds, and what is left of the last one may be served.
-    await deployment.begin(deployment.caches[kind].url, count=8, bound_s=TTL_S + 1)
-    report = await deployment.ended()
+    # TTLs have whole seconds, and the copy may be served until the end of the last one.
+    await deployment.start(deployment.caches[kind].url, count=8, bound_s=TTL_S + 1)
+    report = await deployment.wait_for_report()
     assert (report["count"], report["failures"], report["unseen"]) == (8, 0, 0)
     assert report["surely_beyond"] == 0
     assert report["lower_s"]["max"] > DELTA_S, "a cache that keeps nothing proves nothing"
@@ -106,8 +106,8 @@ async def test_without_the_filter_copies_are_stale_up_to_their_ttl(
 
 @pytest.mark.parametrize("kind", ["varnish", "nginx"])
 async def test_our_client_keeps_its_bound(deployment: Deployment, kind: str) -> None:
-    await deployment.begin(deployment.caches[kind].url, count=20, delta_s=DELTA_S)
-    report = await deployment.ended()
+    await deployment.start(deployment.caches[kind].url, count=20, delta_s=DELTA_S)
+    report = await deployment.wait_for_report()
     assert (report["count"], report["failures"], report["unseen"]) == (20, 0, 0)
     assert (report["bound_s"], report["surely_beyond"]) == (DELTA_S, 0)
 
@@ -117,14 +117,14 @@ async def test_a_restarted_cache_fails_some_reads_and_serves_none_late(
     deployment: Deployment, kind: str, members: dict[str, Any]
 ) -> None:
     bound_s = members.get("delta_s", TTL_S + 1)
-    await deployment.begin(deployment.caches[kind].url, count=15, bound_s=bound_s, **members)
+    await deployment.start(deployment.caches[kind].url, count=15, bound_s=bound_s, **members)
 
     async def is_running() -> bool:
-        return bool((await deployment.described())["report"]["count"])
+        return bool((await deployment.describe())["report"]["count"])
 
     await eventually(is_running)
     await deployment.caches[kind].restart()
-    report = await deployment.ended()
+    report = await deployment.wait_for_report()
     assert report["count"] + report["failures"] == 15
     assert (report["unseen"], report["surely_beyond"]) == (0, 0)
     assert all("Nothing can be read through" in reason for reason in report["reasons"])
@@ -134,8 +134,8 @@ async def test_a_restarted_cache_fails_some_reads_and_serves_none_late(
 async def test_an_unreachable_cache_is_reported_and_leaves_nothing(
     deployment: Deployment, members: dict[str, Any]
 ) -> None:
-    await deployment.begin(UNREACHABLE, count=5, **members)
-    report = await deployment.ended()
+    await deployment.start(UNREACHABLE, count=5, **members)
+    report = await deployment.wait_for_report()
     assert (report["count"], report["failures"]) == (0, 5)
     assert report["surely_beyond"] is None
     [reason] = report["reasons"]

@@ -1,4 +1,4 @@
-"""What both proxies do with the configurations that we ship."""
+"""The behaviour of both proxies with the shipped configurations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLIC = "public, max-age=0, s-maxage=60"
 
 @pytest.fixture(params=["varnish", "nginx"])
 def cache(request: pytest.FixtureRequest, varnish_cache: Varnish, nginx_cache: Nginx) -> str:
-    """Where the proxy under test listens."""
+    """The address of the proxy under test."""
     return varnish_cache.url if request.param == "varnish" else nginx_cache.url
 
 
@@ -32,13 +32,13 @@ def read(cache: str, http: httpx.AsyncClient) -> Read:
     """Read a target through the proxy."""
 
     async def get(target: str, **headers: str) -> httpx.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await http.get(cache + target, headers=named)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await http.get(cache + target, headers=fields)
 
     return get
 
 
-async def test_a_public_answer_is_kept(origin: Origin, path: str, read: Read) -> None:
+async def test_a_public_answer_is_cached(origin: Origin, path: str, read: Read) -> None:
     first, second = await read(path), await read(path)
     assert first.text == second.text == "version 1"
     assert origin.reached(path) == 1
@@ -71,13 +71,13 @@ async def test_other_directives_force_nothing(
     assert origin.reached(path) == 1
 
 
-async def test_a_forced_request_carries_its_condition_and_no_304_is_kept(
+async def test_a_forced_request_carries_its_condition_and_no_304_is_cached(
     origin: Origin, path: str, read: Read
 ) -> None:
     before = await read(path)
-    again = await read(path, Cache_Control="no-cache", If_None_Match=before.headers["etag"])
-    assert again.status_code == 304
-    assert again.headers["portolan-expires"] > before.headers["portolan-expires"]
+    confirmed = await read(path, Cache_Control="no-cache", If_None_Match=before.headers["etag"])
+    assert confirmed.status_code == 304
+    assert confirmed.headers["portolan-expires"] > before.headers["portolan-expires"]
     assert origin.requests[-1].headers["if-none-match"] == before.headers["etag"]
     assert origin.requests[-1].headers["cache-control"] == "no-cache"
     plain = await read(path)
@@ -153,7 +153,7 @@ async def test_responses_that_are_not_public_are_not_cached(
 
 
 @pytest.mark.parametrize(("status", "reached"), [(404, 1), (500, 2), (410, 2), (503, 2)])
-async def test_of_errors_only_404_is_kept(
+async def test_404_is_the_only_cached_error(
     origin: Origin, path: str, read: Read, status: int, reached: int
 ) -> None:
     origin.status = status
@@ -162,7 +162,7 @@ async def test_of_errors_only_404_is_kept(
     assert origin.reached(path) == reached
 
 
-async def test_an_answer_is_kept_after_one_that_could_not_be(
+async def test_an_answer_is_cached_after_an_uncacheable_one(
     origin: Origin, path: str, read: Read
 ) -> None:
     origin.extra = {"cache-control": "no-store"}
@@ -173,7 +173,7 @@ async def test_an_answer_is_kept_after_one_that_could_not_be(
     assert origin.reached(path) == 2
 
 
-async def test_a_no_store_answer_to_a_forced_request_is_not_kept(
+async def test_a_no_store_answer_to_a_forced_request_is_not_cached(
     origin: Origin, path: str, read: Read
 ) -> None:
     await read(path)
@@ -192,8 +192,8 @@ async def test_nothing_is_served_beyond_its_end(
     origin.ttl_s = 1.0
     if ends == "absolutely":
         origin.extra = {"cache-control": f"{PUBLIC}, must-revalidate, stale-while-revalidate=0"}
-    kept = await read(path)
-    end_s = int(kept.headers["portolan-expires"]) / 1_000_000 + 1
+    first = await read(path)
+    end_s = int(first.headers["portolan-expires"]) / 1_000_000 + 1
     origin.status = 503
     while True:
         sent_s = time.time()
@@ -220,13 +220,13 @@ async def test_an_origin_that_is_gone_is_reported_and_nothing_old_is_served(
 async def test_writes_are_forwarded_with_headers_and_body(
     origin: Origin, path: str, cache: str, http: httpx.AsyncClient, method: str
 ) -> None:
-    carried = {"If-Match": '"j1.main:1"', "If-None-Match": "*", "Idempotency-Key": "k1"}
+    headers = {"If-Match": '"j1.main:1"', "If-None-Match": "*", "Idempotency-Key": "k1"}
     for _ in range(2):
-        await http.request(method, cache + path, headers=carried, content=b"x" * 2_000_000)
+        await http.request(method, cache + path, headers=headers, content=b"x" * 2_000_000)
     assert origin.reached(path, method) == 2
-    seen = origin.requests[-1]
-    assert {name: seen.headers[name.lower()] for name in carried} == carried
-    assert len(seen.body) == 2_000_000
+    request = origin.requests[-1]
+    assert {name: request.headers[name.lower()] for name in headers} == headers
+    assert len(request.body) == 2_000_000
     await http.get(cache + path)
     assert origin.reached(path) == 1
 
@@ -239,14 +239,16 @@ async def test_other_methods_do_not_reach_the_origin(
     assert origin.reached(path, method) == 0
 
 
-async def test_cookies_go_nowhere_and_spoil_nothing(origin: Origin, path: str, read: Read) -> None:
+async def test_cookies_are_dropped_and_do_not_prevent_caching(
+    origin: Origin, path: str, read: Read
+) -> None:
     await read(path, Cookie="a=1")
     await read(path, Cookie="a=2")
     assert origin.reached(path) == 1
     assert "cookie" not in origin.requests[-1].headers
 
 
-async def test_credentials_reach_the_origin_and_leave_nothing_behind(
+async def test_credentials_reach_the_origin_and_their_answers_are_not_cached(
     origin: Origin, path: str, read: Read
 ) -> None:
     await read(path, Authorization="Bearer one")
@@ -257,7 +259,7 @@ async def test_credentials_reach_the_origin_and_leave_nothing_behind(
     assert origin.reached(path) == 3
 
 
-async def test_a_filter_is_never_kept(origin: Origin, read: Read) -> None:
+async def test_a_filter_is_never_cached(origin: Origin, read: Read) -> None:
     before = origin.reached("/v1/news/sketch?class=articles")
     for _ in range(2):
         await read("/v1/news/sketch?class=articles")
@@ -330,11 +332,11 @@ async def test_responses_outside_the_data_api_are_not_cached(origin: Origin, rea
 async def test_copies_for_one_origin_are_not_served_to_another(
     origin: Origin, path: str, read: Read
 ) -> None:
-    """Fetch, section 3.2: it varies by Origin, in the first line, the only one that nginx reads."""
+    """Fetch, section 3.2: Vary has Origin in its first line, the only one that nginx reads."""
     for name in ("https://a.example", "https://b.example"):
-        shared = CrossOrigin({"news": ("https://a.example", "https://b.example")})
-        shown = dict(shared.headers("news", name))
-        origin.extra = {key.decode(): value.decode() for key, value in shown.items()}
+        cors = CrossOrigin({"news": ("https://a.example", "https://b.example")})
+        fields = dict(cors.headers("news", name))
+        origin.extra = {key.decode(): value.decode() for key, value in fields.items()}
         origin.extra["vary"] = "Accept, Prefer, Origin"
         for _ in range(2):
             assert (await read(path, Origin=name)).headers["access-control-allow-origin"] == name
@@ -344,16 +346,16 @@ async def test_copies_for_one_origin_are_not_served_to_another(
 async def test_each_client_receives_a_coding_that_it_accepts(
     origin: Origin, path: str, read: Read
 ) -> None:
-    """RFC 9110, section 8.8.3.3: the copies have tags of their own, and are kept apart."""
+    """RFC 9110, section 8.8.3.3: the copies have their own tags, and are kept apart."""
     origin.compresses, origin.extra = True, {"content-type": "application/json"}
     codings = {"gzip": "gzip", "identity": None, "br, gzip;q=0.8": "gzip", "gzip;q=0": None}
     for _ in range(2):
-        for accepted, coding in codings.items():
-            answer = await read(path, Accept_Encoding=accepted)
+        for accept_encoding, coding in codings.items():
+            answer = await read(path, Accept_Encoding=accept_encoding)
             assert (answer.text, answer.headers.get("content-encoding")) == ("version 1", coding)
             assert answer.headers["etag"] == ('"j1.main:1-gzip"' if coding else '"j1.main:1"')
     assert answer.headers["cache-status"].endswith("; hit")
     origin.write(path)
-    for accepted, coding in codings.items():
-        answer = await read(path, Accept_Encoding=accepted, Cache_Control="no-cache")
+    for accept_encoding, coding in codings.items():
+        answer = await read(path, Accept_Encoding=accept_encoding, Cache_Control="no-cache")
         assert (answer.text, answer.headers.get("content-encoding")) == ("version 2", coding)

@@ -1,4 +1,4 @@
-"""What purgers send to caches, and what they never show."""
+"""The requests of purgers to caches, and the secrets that they never show."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = "s3cr3t-k3y"
 
 
 class Api(httpx.AsyncBaseTransport):
-    """Answers every request alike, and keeps them."""
+    """Records requests, and gives each the same answer."""
 
     def __init__(self, answer: int | Callable[[], httpx.Response] = 200) -> None:
         self.answer = answer
@@ -41,7 +41,7 @@ class Api(httpx.AsyncBaseTransport):
         return httpx.Response(self.answer) if isinstance(self.answer, int) else self.answer()
 
 
-async def sent(api: TagApi) -> httpx.Request:
+async def send(api: TagApi) -> httpx.Request:
     transport = Api()
     purger = TagPurger(api, transport)
     await purger.purge(KEYS)
@@ -51,7 +51,7 @@ async def sent(api: TagApi) -> httpx.Request:
 
 
 async def test_varnish_gets_tags_in_a_header_field() -> None:
-    request = await sent(varnish("edge", "http://127.0.0.1:6081", SECRET))
+    request = await send(varnish("edge", "http://127.0.0.1:6081", SECRET))
     assert (request.method, str(request.url)) == ("PURGE", "http://127.0.0.1:6081")
     assert request.headers["surrogate-key"] == " ".join(TAGS)
     assert request.headers["authorization"] == f"Bearer {SECRET}"
@@ -59,14 +59,14 @@ async def test_varnish_gets_tags_in_a_header_field() -> None:
 
 
 async def test_fastly_gets_tags_in_a_body() -> None:
-    request = await sent(fastly("cdn", "svc1", SECRET))
+    request = await send(fastly("cdn", "svc1", SECRET))
     assert (request.method, request.url.path) == ("POST", "/service/svc1/purge")
     assert request.headers["fastly-key"] == SECRET
     assert json.loads(request.content) == {"surrogate_keys": TAGS}
 
 
 async def test_cloudflare_gets_few_tags_at_a_time() -> None:
-    request = await sent(cloudflare("cdn", "zone1", SECRET))
+    request = await send(cloudflare("cdn", "zone1", SECRET))
     assert request.url.path == "/client/v4/zones/zone1/purge_cache"
     assert json.loads(request.content) == {"tags": TAGS}
     assert TagPurger(cloudflare("cdn", "zone1", SECRET), Api()).max_keys == 30
@@ -141,7 +141,7 @@ def test_a_key_has_the_target_of_its_object(key: str, target: str) -> None:
     assert target_of(CachedKey("news", key)) == target
 
 
-async def test_urls_are_purged_once_each_and_one_that_is_not_there_is_gone() -> None:
+async def test_urls_are_purged_once_each_and_an_uncached_one_counts_as_purged() -> None:
     api = Api(404)
     purger = UrlPurger("nginx", "http://127.0.0.1:80", SECRET, transport=api)
     await purger.purge([*KEYS, CachedKey("news", "articles/a1#hits")])

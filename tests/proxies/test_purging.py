@@ -1,4 +1,4 @@
-"""Purges on their way from the queue to caches, the real ones among them."""
+"""Purges on their way from the queue to caches, including real ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05,
 
 
 class Writes:
-    """Writes records of an origin whose copies are out; `advance` lets the sketch's time pass."""
+    """Writes records with cached copies; `advance` moves the sketch's clock."""
 
     def __init__(self) -> None:
         self._now_us = 1_800_000_000_000_000
@@ -59,8 +59,8 @@ class Writes:
         await self.sketch.end(PARTITION, str(self._tokens), {})
         self.advance(0.001)
 
-    async def owed(self) -> set[str]:
-        """What is owed after all leases have ended; nothing is left to be given out."""
+    async def take_all(self) -> set[str]:
+        """Let all leases end; take all outstanding purges, and return their keys."""
         self.advance(LEASE_S)
         return {purge.key for purge in await self.sketch.take_purges([PARTITION], 10_000)}
 
@@ -77,7 +77,7 @@ async def purging(
     limits: PurgingLimits = QUICK,
     on_event: Callable[[PurgeEvent], None] = lambda event: None,
 ) -> AsyncIterator[Purging]:
-    """Let purges be sent in the background."""
+    """Send purges in the background."""
     worker = Purging(writes.sketch, purgers, lambda: [PARTITION], on_event, limits)
     task = asyncio.create_task(worker.run())
     try:
@@ -99,7 +99,7 @@ def keys_sent(purger: ScriptedPurger) -> list[str]:
     return [key for request in purger.sent for key in request]
 
 
-async def test_a_purge_is_struck_off_when_all_have_confirmed(writes: Writes) -> None:
+async def test_a_purge_is_acknowledged_when_all_purgers_have_confirmed_it(writes: Writes) -> None:
     events: list[PurgeEvent] = []
     one, other = ScriptedPurger("one"), ScriptedPurger("other")
     await writes.write("articles/a#main", "articles/b#main")
@@ -108,25 +108,27 @@ async def test_a_purge_is_struck_off_when_all_have_confirmed(writes: Writes) -> 
     for purger in (one, other):
         assert sorted(keys_sent(purger)) == ["articles/a#main", "articles/b#main"]
     assert {e.purger for e in events if isinstance(e, PurgesSent)} == {"one", "other"}
-    assert await writes.owed() == set()
+    assert await writes.take_all() == set()
     writes.advance(2 * F_S)
-    assert await writes.owed() == {"articles/a#main", "articles/b#main"}
+    assert await writes.take_all() == {"articles/a#main", "articles/b#main"}
 
 
-async def test_a_purge_is_repeated_after_the_longest_fill_and_then_no_more(writes: Writes) -> None:
+async def test_a_purge_is_repeated_once_after_the_maximum_duration_of_a_fill(
+    writes: Writes,
+) -> None:
     purger, events = ScriptedPurger("one"), list[PurgeEvent]()
-    done = PurgesWaiting(0, 0.0, 0)
+    empty_queue = PurgesWaiting(0, 0.0, 0)
     await writes.write("articles/a#main")
     async with purging(writes, purger, on_event=events.append):
-        await until(lambda: events.count(done) == 1)
+        await until(lambda: events.count(empty_queue) == 1)
         writes.advance(2 * F_S)
-        await until(lambda: events.count(done) == 2)
+        await until(lambda: events.count(empty_queue) == 2)
         writes.advance(2 * F_S)
     assert len(purger.sent) == 2
-    assert await writes.owed() == set()
+    assert await writes.take_all() == set()
 
 
-async def test_a_purge_not_confirmed_by_all_is_repeated(writes: Writes) -> None:
+async def test_a_purge_that_not_all_purgers_have_confirmed_is_repeated(writes: Writes) -> None:
     events: list[PurgeEvent] = []
     good, bad = ScriptedPurger("good"), ScriptedPurger("bad", broken=True)
     await writes.write("articles/a#main")
@@ -136,23 +138,25 @@ async def test_a_purge_not_confirmed_by_all_is_repeated(writes: Writes) -> None:
         assert keys_sent(good) == ["articles/a#main"]
         bad.broken = False
 
-        def given_out() -> bool:
+        def is_handed_out() -> bool:
             writes.advance(LEASE_S)
             return keys_sent(bad)[:1] == ["articles/a#main"]
 
-        await until(given_out)
+        await until(is_handed_out)
         await until(lambda: any(isinstance(e, PurgesWaiting) and e.repeated for e in events))
         await until(lambda: isinstance(events[-1], PurgesWaiting) and events[-1].keys == 0)
     changes = [event.down for event in events if isinstance(event, PurgerChanged)]
     assert changes == [True, False]
 
 
-async def test_what_one_has_confirmed_is_sent_to_the_others_alone(writes: Writes) -> None:
+async def test_a_purge_that_one_purger_has_confirmed_is_sent_only_to_the_others(
+    writes: Writes,
+) -> None:
     events: list[PurgeEvent] = []
     good, bad = ScriptedPurger("good"), ScriptedPurger("bad", broken=True)
 
-    async def given_out_again() -> None:
-        """Let a lease end, and wait until the queue has given out what it had, and all are done."""
+    async def hand_out_again() -> None:
+        """Let a lease end, and wait until all purges were handed out again, and processed."""
         count = len(events)
         writes.advance(LEASE_S)
         await until(
@@ -163,13 +167,13 @@ async def test_what_one_has_confirmed_is_sent_to_the_others_alone(writes: Writes
     async with purging(writes, good, bad, on_event=events.append):
         await until(lambda: any(isinstance(e, PurgesWaiting) and e.keys for e in events))
         for _ in range(3):
-            await given_out_again()
+            await hand_out_again()
         assert keys_sent(good) == ["articles/a#main"]
         await writes.write("articles/a#main")
         await until(lambda: len(good.sent) == 2)
         writes.advance(2 * F_S)
         await until(lambda: len(good.sent) == 3)
-        await given_out_again()
+        await hand_out_again()
         bad.broken = False
 
         def is_done() -> bool:
@@ -179,7 +183,7 @@ async def test_what_one_has_confirmed_is_sent_to_the_others_alone(writes: Writes
         await until(is_done)
     assert keys_sent(good) == 3 * ["articles/a#main"]
     assert set(keys_sent(bad)) == {"articles/a#main"}
-    assert await writes.owed() == set()
+    assert await writes.take_all() == set()
 
 
 def test_a_key_waits_until_the_last_purge_that_was_taken_is_acknowledged() -> None:
@@ -196,7 +200,7 @@ def test_a_key_waits_until_the_last_purge_that_was_taken_is_acknowledged() -> No
     assert waiting.event(1.0) == PurgesWaiting(0, 0.0, 0)
 
 
-async def test_what_a_purger_that_is_down_misses_ends_with_the_copies(writes: Writes) -> None:
+async def test_purges_that_a_purger_misses_end_with_the_copies(writes: Writes) -> None:
     async with purging(writes, ScriptedPurger("bad", broken=True)):
         for number in range(20):
             await writes.write(f"articles/{number}#main")
@@ -214,7 +218,7 @@ async def test_a_hanging_purger_does_not_delay_others(writes: Writes) -> None:
             await writes.write(key)
         await until(lambda: set(keys_sent(good)) == set(keys))
         assert hanging.sent == []
-    assert await writes.owed() == set(keys)
+    assert await writes.take_all() == set(keys)
 
 
 async def test_a_slow_purger_gets_a_bounded_number_of_batches(writes: Writes) -> None:
@@ -248,7 +252,7 @@ async def test_requests_name_as_many_keys_as_the_purger_takes(writes: Writes) ->
     assert [len(request) for request in purger.sent] == [3, 3, 2]
 
 
-async def test_being_woken_saves_waiting(writes: Writes) -> None:
+async def test_a_wake_up_ends_the_wait(writes: Writes) -> None:
     purger = ScriptedPurger("one")
     async with purging(writes, purger, limits=replace(QUICK, look_every_s=1_000.0)) as worker:
         await asyncio.sleep(0)
@@ -283,7 +287,7 @@ async def test_a_queue_that_does_not_answer_is_reported_and_retried() -> None:
 
 
 @pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (1.0, 1.0)])
-async def test_pauses_double_up_to_the_longest_and_are_spread(
+async def test_pauses_double_up_to_the_maximum_and_are_spread(
     writes: Writes, chance: float, share: float
 ) -> None:
     purger, time = ScriptedPurger("one", broken=True), PassingTime(chance)
@@ -297,7 +301,7 @@ async def test_pauses_double_up_to_the_longest_and_are_spread(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.slept == pytest.approx([share * pause for pause in (1, 2, 4, 8, 8)])
+    assert time.pauses == pytest.approx([share * pause for pause in (1, 2, 4, 8, 8)])
 
 
 async def test_purging_needs_a_purger(writes: Writes) -> None:
@@ -314,7 +318,7 @@ async def test_purging_now_is_confirmed_by_all_and_leaves_the_queue_responsible(
     assert await worker.purge_now("news", ["articles/a#main", "articles/b#main"], 10.0)
     assert one.sent == [("articles/a#main",), ("articles/b#main",)]
     assert other.sent == [("articles/a#main", "articles/b#main")]
-    assert await writes.owed() == {"articles/a#main", "articles/b#main"}
+    assert await writes.take_all() == {"articles/a#main", "articles/b#main"}
 
 
 async def test_purging_now_ends_at_its_deadline_and_skips_recently_failed_purgers(
@@ -345,7 +349,7 @@ async def test_an_unreachable_cache_does_not_prevent_purging_another(
         await until(lambda: any(isinstance(event, PurgesSent) for event in events))
         assert (await http.get(url)).text == "version 2"
         await until(lambda: PurgesFailed("unreachable", 1, "unreachable", None) in events)
-    assert key in await writes.owed()
+    assert key in await writes.take_all()
 
 
 @pytest.fixture(params=["varnish", "nginx"])

@@ -1,8 +1,8 @@
 """SIGKILL of a replica between every two steps of a write, with real caches before another one.
 
 Coherent clients read through Varnish and nginx all the time, and every read is checked: none may be
-older than the bound, whatever becomes of the write. The other replica recovers what was left, and
-the filter then has exactly the keys that were written while copies of them were out.
+older than the bound, whatever the outcome of the write. The other replica recovers pending writes,
+and the filter then has exactly the keys that were written while caches had copies of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def world(systems: Systems) -> AsyncIterator[World]:
         yield opened
 
 
-# What is stored of the write when the replica is killed, and whether the write is still pending.
+# The stored hits when the replica is killed, and whether the write is still pending.
 STEPS: dict[Step, tuple[int, bool]] = {
     "begin": (0, False),
     "begun": (0, True),
@@ -51,28 +51,28 @@ STEPS: dict[Step, tuple[int, bool]] = {
 async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
     hits, pending = STEPS[step]
     await world.reset()
-    id_ = await world.make()
+    id_ = await world.create()
     async with stoppable(world.plan) as other, world.readers(id_) as readers:
-        # Purges are taken by whichever replica comes first: this one must not.
+        # The first replica to take purges sends them, which this one must not do.
         world.here.barriers.arm("purge taken")
         await other.arm(step)
         write = asyncio.create_task(_write(other.url + world.at(id_)))
         await other.at(step)
         if pending:
-            assert not await world.cacheable(id_)
-        await readers.further()
+            assert not await world.is_cacheable(id_)
+        await readers.read_all()
         await other.kill()
         assert await write is (step in ("purge taken", "purge sent"))
-        await readers.further()
+        await readers.read_all()
         if step != "begin":
             world.written.add(f"{CLASS}/{id_}#hits")
         world.here.barriers.open()
-        await eventually(partial(world.cacheable, id_))
-        await eventually(world.exact)
+        await eventually(partial(world.is_cacheable, id_))
+        await eventually(world.is_exact)
         assert await world.here.sketch.orphans([world.partition], 10) == []
         await world.fill(id_)
-        await readers.further()
-    assert await world.kept(id_) == [hits, hits]
+        await readers.read_all()
+    assert await world.cached_hits(id_) == [hits, hits]
 
 
 async def test_a_replica_killed_that_has_a_cached_write_lease(world: World) -> None:
@@ -85,20 +85,20 @@ async def test_a_replica_killed_that_has_a_cached_write_lease(world: World) -> N
         await other.arm("stored")
         assert await _write(other.url + world.at(id_))
         await other.at("stored")
-        assert not await world.cacheable(id_)
+        assert not await world.is_cacheable(id_)
         await other.kill()
-    assert not await world.cacheable(id_)
-    await eventually(partial(world.cacheable, id_))
+    assert not await world.is_cacheable(id_)
+    await eventually(partial(world.is_cacheable, id_))
     assert await world.here.sketch.orphans([world.partition], 10) == []
     await world.fill(id_)
-    assert await world.kept(id_) == [1, 1]
+    assert await world.cached_hits(id_) == [1, 1]
     async with world.readers(id_):
         assert await world.inc(id_) == 2
-    await eventually(world.exact)
+    await eventually(world.is_exact)
 
 
 async def _write(url: str) -> bool:
-    """Write; return whether that was acknowledged."""
+    """Write; return whether the write was acknowledged."""
     async with httpx.AsyncClient(trust_env=False, timeout=60.0) as http:
         try:
             answer = await http.patch(url, content=INC, headers=UPDATE)

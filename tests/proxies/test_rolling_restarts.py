@@ -13,7 +13,7 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 CLASSES = {"counts": {"fields": {"n": {"type": "integer", "default": 0}}}}
 DRAIN_S = "3"
-"""Many times what the load needs to notice, also on a busy machine."""
+"""Many times the time that the load needs to notice, even on a busy machine."""
 PAUSE_S = 0.05
 """Between two requests of a client: the restarts take seconds, however many there are."""
 
@@ -40,22 +40,22 @@ class Restarted:
 async def test_no_request_fails_while_replicas_are_restarted_in_turn(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> None:
-    load = await _rolled(redis_config, postgresql_config)
+    load = await _roll(redis_config, postgresql_config)
     assert not load.failures
     assert load.answered > 100
 
 
-async def _rolled(redis: SystemConfig, postgres: SystemConfig) -> Load:
+async def _roll(redis: SystemConfig, postgres: SystemConfig) -> Load:
     async with (
         scratch_systems(redis, postgres) as configs,
         scratch_catalogue(postgres) as catalogue,
-        _service(configs, catalogue, redis).running() as one,
-        _service(configs, catalogue, redis).running() as other,
-        balancer([one.data, other.data]) as url,
+        _service(configs, catalogue, redis).running() as first,
+        _service(configs, catalogue, redis).running() as second,
+        balancer([first.data, second.data]) as url,
     ):
         database = unique("db")
-        await one.put_schema(database, CLASSES)
-        replicas = [Restarted(one), Restarted(other)]
+        await first.put_schema(database, CLASSES)
+        replicas = [Restarted(first), Restarted(second)]
         async with steady_load(replicas, url, database, PAUSE_S) as load:
             await roll(replicas, 2)
         assert await load.is_complete(url), "every acknowledged write took effect once"

@@ -1,4 +1,4 @@
-"""The examples that we ship can be used as they are."""
+"""The shipped examples can be used unchanged."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ async def output(name: str, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         program(name), *arguments, stdout=PIPE, stderr=STDOUT
     )
-    written, _ = await process.communicate()
-    assert process.returncode == 0, written.decode()
-    return written.decode()
+    text, _ = await process.communicate()
+    assert process.returncode == 0, text.decode()
+    return text.decode()
 
 
 async def test_varnish_compiles_its_example(tmp_path: Path) -> None:

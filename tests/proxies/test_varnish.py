@@ -1,4 +1,4 @@
-"""What only Varnish does, with the VCL that we ship."""
+"""Behaviour of Varnish alone, with the shipped VCL."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NO_CACHE = {"Cache-Control": "no-cache"}
 
 
 async def purge(http: httpx.AsyncClient, url: str, **headers: str) -> int:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return (await http.request("PURGE", url, headers=named)).status_code
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return (await http.request("PURGE", url, headers=fields)).status_code
 
 
 async def test_varnish_passes_on_the_age_of_a_response(
@@ -43,10 +43,18 @@ async def test_one_copy_of_each_coding_serves_all_clients(
     origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
     origin.compresses, origin.extra = True, {"content-type": "application/json"}
-    for accepted in ("gzip", "gzip, deflate", "GZIP", "br;q=0.5,gzip;q=0.1", "gzip, br, zstd"):
-        answer = await http.get(varnish_cache.url + path, headers={"Accept-Encoding": accepted})
-        assert answer.headers["content-encoding"] == "gzip", accepted
-    for accepted in (
+    for accept_encoding in (
+        "gzip",
+        "gzip, deflate",
+        "GZIP",
+        "br;q=0.5,gzip;q=0.1",
+        "gzip, br, zstd",
+    ):
+        answer = await http.get(
+            varnish_cache.url + path, headers={"Accept-Encoding": accept_encoding}
+        )
+        assert answer.headers["content-encoding"] == "gzip", accept_encoding
+    for accept_encoding in (
         "",
         "br",
         "identity",
@@ -55,8 +63,10 @@ async def test_one_copy_of_each_coding_serves_all_clients(
         "deflate, gzip; q=0",
         "xgzip",
     ):
-        answer = await http.get(varnish_cache.url + path, headers={"Accept-Encoding": accepted})
-        assert "content-encoding" not in answer.headers, accepted
+        answer = await http.get(
+            varnish_cache.url + path, headers={"Accept-Encoding": accept_encoding}
+        )
+        assert "content-encoding" not in answer.headers, accept_encoding
     assert origin.reached(path) == 2
 
 
@@ -70,14 +80,14 @@ async def test_plain_requests_wait_for_one_fill(
     second = asyncio.create_task(http.get(varnish_cache.url + path))
     await eventually(lambda: varnish_cache.slept_since(asleep))
     barrier.opened.set()
-    assert [(await each).text for each in (first, second)] == ["version 1"] * 2
+    assert [(await request).text for request in (first, second)] == ["version 1"] * 2
     assert origin.reached(path) == 1
 
 
 async def test_an_older_fill_that_ends_later_hides_a_newer_one(
     origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
-    """Why a client whose filter holds a key revalidates at the origin each time."""
+    """This is why clients revalidate keys of their filter at the origin each time."""
     url = varnish_cache.url + path
     barrier = origin.hold()
     old = asyncio.create_task(http.get(url))
@@ -91,10 +101,10 @@ async def test_an_older_fill_that_ends_later_hides_a_newer_one(
     assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
 
 
-async def test_dated_answers_are_fetched_anew_while_the_old_one_is_served(
+async def test_dated_answers_are_fetched_again_while_the_old_one_is_served(
     origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
-    # The second half of it is when an old answer may be served: one request has to fall into that.
+    # An old answer may be served in the second half of the TTL: one request has to fall into that.
     origin.ttl_s, target = 6.0, f"{path}?max_age=6"
     url = varnish_cache.url + target
     assert (await http.get(url)).text == "version 1"
@@ -124,7 +134,7 @@ async def test_dated_answers_are_kept_apart(
 async def test_nothing_follows_a_feed_past_the_rules(
     origin: Origin, path: str, varnish_cache: Varnish, *, early: bool
 ) -> None:
-    """Varnish looks at no request on a connection that it has piped."""
+    """Varnish inspects no request on a piped connection."""
     cache = urlsplit(varnish_cache.url)
     reader, writer = await asyncio.open_connection(cache.hostname, cache.port)
     feed, other = (
@@ -138,10 +148,10 @@ async def test_nothing_follows_a_feed_past_the_rules(
             await reader.readuntil(b"data: 1\n\n")
             origin.events.put_nowait(b"")
             writer.write(b"" if early else other)
-            rest = await _until_closed(reader)
+            remaining = await _until_closed(reader)
     assert origin.requests[-1].headers["connection"] == "close"
     assert origin.reached(path) == 0
-    assert b"HTTP/1.1" not in rest
+    assert b"HTTP/1.1" not in remaining
 
 
 async def _until_closed(reader: asyncio.StreamReader) -> bytes:
@@ -157,9 +167,9 @@ async def test_a_purge_without_the_token_is_refused(
 ) -> None:
     url = varnish_cache.url + path
     await http.get(url)
-    shown = {"Authorization": f"Bearer {token}"} if token else {}
-    assert await purge(http, url, **shown) == 403
-    assert await purge(http, url, Surrogate_Key=tag_of_target(path), **shown) == 403
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    assert await purge(http, url, **headers) == 403
+    assert await purge(http, url, Surrogate_Key=tag_of_target(path), **headers) == 403
     await http.get(url)
     assert origin.reached(path) == 1
 
@@ -168,11 +178,11 @@ async def test_purges_need_a_token_and_a_permitted_address(
     origin: Origin, path: str, http: httpx.AsyncClient
 ) -> None:
     async with varnish(origin.url, token="") as none_set:
-        for shown in ({}, {"Authorization": "Bearer"}):
-            assert await purge(http, none_set.url + path, **shown) == 403
+        for headers in ({}, {"Authorization": "Bearer"}):
+            assert await purge(http, none_set.url + path, **headers) == 403
     async with varnish(origin.url, purgers='"192.0.2.1";') as elsewhere:
-        shown = {"Authorization": f"Bearer {elsewhere.token}"}
-        assert await purge(http, elsewhere.url + path, **shown) == 403
+        headers = {"Authorization": f"Bearer {elsewhere.token}"}
+        assert await purge(http, elsewhere.url + path, **headers) == 403
 
 
 HOSTILE = [
@@ -193,7 +203,7 @@ HOSTILE = [
 async def test_tags(origin: Origin, http: httpx.AsyncClient, tags: Tags) -> None:
     async with varnish(origin.url, tags=tags) as cache:
         await _hostile_tags_purge_nothing(origin, http, cache)
-        await _tags_purge_all_that_carries_them(origin, http, cache)
+        await _tags_purge_all_tagged_copies(origin, http, cache)
         await _a_batch_purges_all_its_tags(origin, http, cache)
 
 
@@ -203,30 +213,30 @@ async def _hostile_tags_purge_nothing(
     target = f"/v1/news/articles/hostile-{cache.url[-5:]}"
     await http.get(cache.url + target)
     for hostile in HOSTILE:
-        shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": hostile}
-        assert await purge(http, cache.url, **shown) == 400, hostile
+        headers = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": hostile}
+        assert await purge(http, cache.url, **headers) == 400, hostile
     await http.get(cache.url + target)
     assert origin.reached(target) == 1
 
 
-async def _tags_purge_all_that_carries_them(
+async def _tags_purge_all_tagged_copies(
     origin: Origin, http: httpx.AsyncClient, cache: Varnish
 ) -> None:
     target = f"/v1/news/articles/tagged-{cache.url[-5:]}"
-    own = tag_of("news", "articles/x#main")
-    origin.extra = {"xkey": f"{'0' * 32} {own} {'f' * 32}"}
+    tag = tag_of("news", "articles/x#main")
+    origin.extra = {"xkey": f"{'0' * 32} {tag} {'f' * 32}"}
     targets = [target, f"{target}?fields=title", f"{target}x"]
-    for each in targets:
-        await http.get(cache.url + each)
+    for variant in targets:
+        await http.get(cache.url + variant)
     await http.get(cache.url + target, headers={"Prefer": "consistency=strong"})
     origin.extra = {"xkey": tag_of("news", "articles/y#main")}
     await http.get(f"{cache.url}{target}y")
-    shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": own}
-    assert await purge(http, cache.url, **shown) == 200
-    for each in [*targets, f"{target}y"]:
-        await http.get(cache.url + each)
+    headers = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": tag}
+    assert await purge(http, cache.url, **headers) == 200
+    for variant in [*targets, f"{target}y"]:
+        await http.get(cache.url + variant)
     await http.get(cache.url + target, headers={"Prefer": "consistency=strong"})
-    assert [origin.reached(each) for each in targets] == [4, 2, 2]
+    assert [origin.reached(variant) for variant in targets] == [4, 2, 2]
     assert origin.reached(f"{target}y") == 1
 
 
@@ -237,9 +247,9 @@ async def _a_batch_purges_all_its_tags(
     targets = [f"/v1/news/batch/{cache.url[-5:]}-{number}" for number in range(200)]
     for target in (targets[0], targets[99], targets[199]):
         await http.get(cache.url + target)
-    listed = " ".join(map(tag_of_target, targets))
-    shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": listed}
-    assert await purge(http, cache.url, **shown) == 200
+    tags = " ".join(map(tag_of_target, targets))
+    headers = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": tags}
+    assert await purge(http, cache.url, **headers) == 200
     for target in (targets[0], targets[99], targets[199]):
         await http.get(cache.url + target)
         assert origin.reached(target) == 2
@@ -248,9 +258,9 @@ async def _a_batch_purges_all_its_tags(
 async def test_a_batch_is_one_ban_that_the_lurker_can_test(origin: Origin) -> None:
     async with varnish(origin.url, tags="ban") as cache, httpx.AsyncClient(timeout=60.0) as http:
         before = await cache.admin("ban.list")
-        listed = f"{'a' * 32} {'b' * 32}"
-        shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": listed}
-        assert await purge(http, cache.url, **shown) == 200
+        tags = f"{'a' * 32} {'b' * 32}"
+        headers = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": tags}
+        assert await purge(http, cache.url, **headers) == 200
         bans = await cache.admin("ban.list")
         assert bans.count(" ~ ") == before.count(" ~ ") + 1
         assert "req." not in bans

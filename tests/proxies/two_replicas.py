@@ -22,7 +22,7 @@ from tests.proxies.replica import Barriers, Plan, Replica, replica
 
 DELTA_S = 0.5
 TTL_S = 600.0
-"""Longer than a test may take, so that nothing leaves the filter meanwhile."""
+"""Longer than any test, so that nothing leaves the filter meanwhile."""
 CLASS = "articles"
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = b'{"hits":{"inc":1}}'
@@ -31,14 +31,14 @@ FORCED = {"cache-control": "no-cache"}
 
 @dataclass
 class World:
-    """What runs, and which keys must be in the filter.
+    """Two replicas' environment, and the keys that must be in the filter.
 
     Attributes:
-        plan: How a further replica is run.
-        here: The replica before which the caches are.
+        plan: The plan of further replicas.
+        here: The replica behind the caches.
         caches: Varnish and nginx.
         judge: Checks every read of every reader.
-        written: Keys that were written while copies of them were out.
+        written: Keys that were written while caches had copies of them.
     """
 
     plan: Plan
@@ -54,15 +54,15 @@ class World:
         return Partition(self.database, CLASS)
 
     async def reset(self) -> None:
-        """Continue with a database, and so with a filter, that is empty."""
+        """Continue with a new database, and so with an empty filter."""
         self.database = await _schema(self.here)
         self.written = set()
 
     def at(self, id_: str) -> str:
-        """Path of an object."""
+        """Return the path of an object."""
         return f"/v1/{self.database}/{CLASS}/{id_}"
 
-    async def make(self) -> str:
+    async def create(self) -> str:
         """Create an object that both caches store."""
         id_ = unique("x")
         answer = await self.http.put(self.here.url + self.at(id_), json={"title": "One"})
@@ -71,18 +71,18 @@ class World:
         return id_
 
     async def fill(self, id_: str) -> None:
-        """Have both caches store the origin's answer."""
+        """Make both caches store the origin's answer."""
         for cache in self.caches:
-            kept = await self.http.get(cache.url + self.at(id_), headers=FORCED)
-            assert "s-maxage" in kept.headers["cache-control"], kept.headers
+            answer = await self.http.get(cache.url + self.at(id_), headers=FORCED)
+            assert "s-maxage" in answer.headers["cache-control"], answer.headers
 
     async def purge(self, cache: Varnish | Nginx, id_: str) -> None:
-        """Have a cache forget an object."""
-        token = {"authorization": f"Bearer {cache.token}"}
-        await self.http.request("PURGE", cache.url + self.at(id_), headers=token)
+        """Remove an object from a cache."""
+        headers = {"authorization": f"Bearer {cache.token}"}
+        await self.http.request("PURGE", cache.url + self.at(id_), headers=headers)
 
-    async def kept(self, id_: str) -> list[int]:
-        """Return what clients without a filter receive through the caches."""
+    async def cached_hits(self, id_: str) -> list[int]:
+        """Return the hits that clients without a filter receive through the caches."""
         answers = [await self.http.get(cache.url + self.at(id_)) for cache in self.caches]
         return [int(answer.json()["hits"]) for answer in answers]
 
@@ -96,8 +96,8 @@ class World:
         self.written.add(f"{CLASS}/{id_}#hits")
         return hits
 
-    async def cacheable(self, id_: str) -> bool:
-        """Whether the sketch lets an object be cached; it answers revalidations each time."""
+    async def is_cacheable(self, id_: str) -> bool:
+        """Return whether the sketch permits caching of an object; the request is a revalidation."""
         stale = {"If-None-Match": '"j1.main:1"'}
         answer = await self.http.get(self.here.url + self.at(id_), headers=stale)
         return "s-maxage" in answer.headers["cache-control"]
@@ -106,8 +106,8 @@ class World:
         """Return the filter as it is now."""
         return await self.here.sketch.snapshot([self.partition])
 
-    async def exact(self) -> bool:
-        """Whether the filter has the keys that must be in it, and no other."""
+    async def is_exact(self) -> bool:
+        """Return whether the filter has exactly the keys that must be in it."""
         snapshot = await self.filter()
         return snapshot.bits == bits_of(self.written, snapshot.shape)
 
@@ -122,10 +122,10 @@ class World:
                 for cache in self.caches
             ]
             readers = Readers(clients, ids, self.judge)
-            await readers.begin()
+            await readers.start()
             yield readers
-            await readers.further()
-            await readers.end()
+            await readers.read_all()
+            await readers.stop()
         judge = self.judge
         assert judge.violations == 0, f"{judge.violations} of {judge.reads} reads were too old"
 
@@ -143,30 +143,30 @@ class Readers:
         self._reads = [0] * len(clients)
         self._ending = False
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         self._ending = False
         self._tasks = [
             asyncio.create_task(self._read(number, client))
             for number, client in enumerate(self._clients)
             for _ in range(2)
         ]
-        await self.further()
+        await self.read_all()
 
-    async def further(self) -> None:
-        """Wait until everything was read again through both caches, later than the bound."""
+    async def read_all(self) -> None:
+        """Wait until all objects were read through both caches, later than the bound."""
         await asyncio.sleep(2 * DELTA_S)
-        aims = [reads + 10 * len(self._ids) for reads in self._reads]
+        targets = [reads + 10 * len(self._ids) for reads in self._reads]
 
         async def reached() -> bool:
             for task in self._tasks:
                 if task.done():
                     task.result()
-            return all(reads >= aim for reads, aim in zip(self._reads, aims, strict=True))
+            return all(reads >= target for reads, target in zip(self._reads, targets, strict=True))
 
         await eventually(reached)
 
-    async def end(self) -> None:
-        """End after the reads under way: an origin and caches go on with one that is cancelled."""
+    async def stop(self) -> None:
+        """Stop after the reads under way: the origin and caches would continue cancelled ones."""
         self._ending = True
         await asyncio.gather(*self._tasks)
 
@@ -176,7 +176,7 @@ class Readers:
                 bound = self._judge.lower_bound(id_)
                 try:
                     value = (await client.get(CLASS, id_)).value
-                except PortolanError:  # a proxy, or what it needs, is away: nothing was read
+                except PortolanError:  # a proxy, or a system behind it, is down: nothing was read
                     await asyncio.sleep(0.01)
                     continue
                 assert value is not None
@@ -225,7 +225,7 @@ async def _schema(here: Replica) -> str:
     }
     cache = {"visibility": "public", "max_ttl_s": TTL_S}
     database, classes = unique("db"), {CLASS: {"cache": cache, "fields": fields}}
-    # Before the class is there: a partition that recovery or purging looks at first counts as lost,
+    # Before the class exists: a partition that recovery or purging reads first counts as lost,
     # and nothing of it is cacheable for the length of a write lease.
     await here.sketch.create(Partition(database, CLASS))
     await here.running.mediator.control.set_schema(database, {"classes": classes})
@@ -258,8 +258,8 @@ class _Forwarder:
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        while some := await reader.read(65_536):
-            writer.write(some)
+        while chunk := await reader.read(65_536):
+            writer.write(chunk)
             await writer.drain()
     except OSError:
         pass

@@ -1,4 +1,4 @@
-"""A tenant with limits of its own, and its database, in a running service."""
+"""A tenant with its own limits, and its database, in a running service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GENERAL_BYTES = 10_000
 
 @dataclass
 class Bounded:
-    """A tenant with limits of its own, and its database."""
+    """A tenant with its own limits, and its database."""
 
     running: Guarded
     tenant: str
@@ -44,12 +44,12 @@ class Bounded:
         assert answer.json()["limits"] == limits
 
     async def figure(self, series: str) -> float | None:
-        """Return the value of a series of the tenant's in /metrics; None: there is none."""
+        """Return the value of a series of the tenant in /metrics, or None if it has none."""
         headers = await self.running.headers("operator", "read")
-        shown = (await self.running.admin.get("/metrics", headers=headers)).text
-        found = [line for line in shown.splitlines() if line.startswith(series)]
-        found = [line for line in found if f'tenant="{self.tenant}"' in line]
-        return float(found[0].rpartition(" ")[2]) if found else None
+        text = (await self.running.admin.get("/metrics", headers=headers)).text
+        lines = [line for line in text.splitlines() if line.startswith(series)]
+        lines = [line for line in lines if f'tenant="{self.tenant}"' in line]
+        return float(lines[0].rpartition(" ")[2]) if lines else None
 
     async def refusals(self, limit: str) -> float | None:
         return await self.figure(f'portolan_tenant_refusals_total{{limit="{limit}"')

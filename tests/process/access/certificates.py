@@ -1,4 +1,4 @@
-"""Certificates that sign themselves, for ports of this machine."""
+"""Self-signed certificates for ports of this machine."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from app.service.tls import Certificate
 
 __all__ = ["write_certificate"]
 
-_HERE: Final = (x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")))
+_LOCALHOST: Final = (x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")))
 
 
 def write_certificate(
     directory: Path, name: str, *, days: float = 30, password: bytes | None = None
 ) -> Certificate:
-    """Write a certificate that signs itself, and its key."""
+    """Write a self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     ends = datetime.now(UTC) + timedelta(days=days)
@@ -40,11 +40,11 @@ def write_certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(ends - timedelta(days=90))
         .not_valid_after(ends)
-        .add_extension(x509.SubjectAlternativeName(_HERE), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_LOCALHOST), critical=False)
         .sign(key, SHA256())
     )
-    hidden = NoEncryption() if password is None else BestAvailableEncryption(password)
+    encryption = NoEncryption() if password is None else BestAvailableEncryption(password)
     files = Certificate("data", directory / "tls.crt", directory / "tls.key")
     files.chain.write_bytes(certificate.public_bytes(Encoding.PEM))
-    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden))
+    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
     return files

@@ -1,8 +1,8 @@
-"""What services of a run have found out about its servers, for those that come after.
+"""The findings of services about the servers of a test run, which later services reuse.
 
 Examining three servers takes fifteen seconds, and half of all test modules start a service with a
-catalogue of its own. What is examined is the server, not the catalogue: new ones receive it. The
-processes of a run start the same programs with the same settings, so they share what they found.
+new catalogue. Findings are about the server, not the catalogue, so new catalogues receive them. The
+processes of a run start the same programs with the same settings, so they share their findings.
 """
 
 from __future__ import annotations
@@ -24,36 +24,38 @@ from mediator.stores.port import SystemConfig
 
 __all__ = ["recall", "remember", "same_server", "share"]
 
-_FOUND: dict[str, StoredSystem] = {}
-_OF_THE_RUN: set[str] = set()
+_FINDINGS: dict[str, StoredSystem] = {}
+_SERVERS_OF_THE_RUN: set[str] = set()
 _SHARED: list[Path] = []
 
 
 def share(directory: Path, urls: Iterable[str]) -> None:
     """Share findings in a directory; each process of the run has servers like these."""
     _SHARED.append(directory)
-    _OF_THE_RUN.update(map(_server, urls))
+    _SERVERS_OF_THE_RUN.update(map(_server, urls))
 
 
 def same_server(url: str, other: str) -> None:
     """State that the server at an address is reached at another one as well."""
-    if _server(url) in _OF_THE_RUN:
-        _OF_THE_RUN.add(_server(other))
+    if _server(url) in _SERVERS_OF_THE_RUN:
+        _SERVERS_OF_THE_RUN.add(_server(other))
 
 
 async def recall(configs: Sequence[SystemConfig], catalogue_url: str) -> None:
-    """Write known examinations of systems to a catalogue, except those that it has."""
-    known = [(config, found) for config in configs if (found := _find(_key(config))) is not None]
-    if known:
+    """Write known findings about systems to a catalogue, unless it has them."""
+    examined = [
+        (config, system) for config in configs if (system := _find(_key(config))) is not None
+    ]
+    if examined:
         async with _systems(catalogue_url) as systems:
             stored = {system.name: system for system in await systems.load()}
-            for config, found in known:
-                if found.name not in stored:
-                    await systems.change(found.name, partial(_as_found, config, found))
+            for config, system in examined:
+                if system.name not in stored:
+                    await systems.change(system.name, partial(_with_findings, config, system))
 
 
 async def remember(configs: Sequence[SystemConfig], catalogue_url: str) -> None:
-    """Keep what a service has found out that was just started."""
+    """Store the findings of a service that was just started."""
     new = [config for config in configs if _find(_key(config)) is None]
     if new:
         async with _systems(catalogue_url) as systems:
@@ -61,7 +63,7 @@ async def remember(configs: Sequence[SystemConfig], catalogue_url: str) -> None:
         for config in new:
             system = stored.get(config.name)
             if system is not None and system.findings:
-                _keep(_key(config), system)
+                _store(_key(config), system)
 
 
 @asynccontextmanager
@@ -77,9 +79,9 @@ async def _systems(catalogue_url: str) -> AsyncIterator[CatalogueSystems]:
 def _key(config: SystemConfig) -> str:
     server = _server(config.url)
     # Servers whose durability is stated are started by tests, all of them in the same way.
-    is_alike = server in _OF_THE_RUN or config.durability is not None
-    which = "" if is_alike else sha256(server.encode()).hexdigest()
-    return f"{config.name}-{config.kind}-{config.durability}-{config.partitions}-{which}"
+    is_alike = server in _SERVERS_OF_THE_RUN or config.durability is not None
+    server_hash = "" if is_alike else sha256(server.encode()).hexdigest()
+    return f"{config.name}-{config.kind}-{config.durability}-{config.partitions}-{server_hash}"
 
 
 def _server(url: str) -> str:
@@ -90,18 +92,20 @@ def _server(url: str) -> str:
 
 def _find(key: str) -> StoredSystem | None:
     for directory in _SHARED:
-        if key not in _FOUND and (file := directory / key).exists():
-            _FOUND[key] = StoredSystem(**orjson.loads(file.read_bytes()))
-    return _FOUND.get(key)
+        if key not in _FINDINGS and (file := directory / key).exists():
+            _FINDINGS[key] = StoredSystem(**orjson.loads(file.read_bytes()))
+    return _FINDINGS.get(key)
 
 
-def _keep(key: str, found: StoredSystem) -> None:
-    _FOUND[key] = found
+def _store(key: str, system: StoredSystem) -> None:
+    _FINDINGS[key] = system
     for directory in _SHARED:
-        written = directory / f"{key}.{os.getpid()}"
-        written.write_bytes(orjson.dumps(asdict(found)))
-        written.rename(directory / key)
+        temporary = directory / f"{key}.{os.getpid()}"
+        temporary.write_bytes(orjson.dumps(asdict(system)))
+        temporary.rename(directory / key)
 
 
-def _as_found(config: SystemConfig, found: StoredSystem, _: StoredSystem | None) -> StoredSystem:
-    return replace(found, registration={**found.registration, "config": asdict(config)})
+def _with_findings(
+    config: SystemConfig, system: StoredSystem, _: StoredSystem | None
+) -> StoredSystem:
+    return replace(system, registration={**system.registration, "config": asdict(config)})

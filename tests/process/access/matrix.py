@@ -1,4 +1,4 @@
-"""The authorisation matrix: each route of both applications, and what becomes of each caller."""
+"""The authorisation matrix: each route of both applications, and the outcome for each caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 RUN: Final = "0" * 32
 OBJECT = {"json": {"title": "x"}}
 MERGE = {"json": {"title": "y"}, "headers": {"content-type": "application/merge-patch+json"}}
-COUNTED = {"params": {"all": "true", "dry_run": "true"}}
+DRY_RUN = {"params": {"all": "true", "dry_run": "true"}}
 NDJSON = {"content": b'{"title":"z"}\n', "headers": {"content-type": "application/x-ndjson"}}
 BATCH = {"json": {"operations": [{"op": "get", "class": "notes", "id": "there"}]}}
 TRANSACTION = {"json": {"operations": [{"op": "put", "class": "notes", "id": "t", "body": {}}]}}
@@ -41,13 +41,13 @@ KEY = {"json": {"subject": "new", "grants": ["read"]}}
 NOTHING: dict[str, Any] = {}
 
 HIDDEN = "401 404 403 in in"
-"""What belongs to a tenant: 401 without a key, 404 to another tenant, 403 without the scope."""
+"""For resources of a tenant: 401 without a key, 404 to another tenant, 403 without the scope."""
 
 OPEN = "in in in in in"
 ANY_KEY = "401 in in in in"
 OPERATORS = "401 403 403 403 in"
 
-# Method and template: the scope that is needed, what becomes of each of CALLERS, and the request.
+# Method and template: the required scope, the outcome for each of CALLERS, and the request.
 DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "GET /v1/{database}/{class}/{id}": ("read", HIDDEN, NOTHING),
     "HEAD /v1/{database}/{class}/{id}": ("read", HIDDEN, NOTHING),
@@ -57,8 +57,8 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "GET /v1/{database}/{class}": ("read", HIDDEN, NOTHING),
     "HEAD /v1/{database}/{class}": ("read", HIDDEN, NOTHING),
     "POST /v1/{database}/{class}": ("write", HIDDEN, OBJECT),
-    "PATCH /v1/{database}/{class}": ("write", HIDDEN, MERGE | COUNTED),
-    "DELETE /v1/{database}/{class}": ("write", HIDDEN, COUNTED),
+    "PATCH /v1/{database}/{class}": ("write", HIDDEN, MERGE | DRY_RUN),
+    "DELETE /v1/{database}/{class}": ("write", HIDDEN, DRY_RUN),
     "POST /v1/{database}/{class}/query": ("read", HIDDEN, {"json": {}}),
     "POST /v1/{database}/{class}/import": ("write", HIDDEN, NDJSON),
     "GET /v1/{database}/{class}/export": ("read", HIDDEN, NOTHING),
@@ -66,7 +66,7 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "POST /v1/{database}/batch": ("read", HIDDEN, BATCH),
     "POST /v1/{database}/transactions": ("write", HIDDEN, TRANSACTION),
     "GET /v1/{database}/changes": ("read", HIDDEN, NOTHING),
-    # Without a class they are of those classes that may be read: here of the public one.
+    # Without a class these cover the classes that the caller may read: here the public one.
     "GET /v1/{database}/sketch": ("read", OPEN, NOTHING),
     "HEAD /v1/{database}/sketch": ("read", OPEN, NOTHING),
     "GET /v1/{database}/openapi.json": ("read", OPEN, NOTHING),

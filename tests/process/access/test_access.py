@@ -1,4 +1,4 @@
-"""Access to a running installation: what is hidden, per class, kept by caches, and taken back."""
+"""Access to a running installation: hidden databases, rights to classes, caching, and tenants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.access.answers import comparable, operate
+from tests.process.access.answers import comparable, operator_headers
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import unique
 
@@ -64,7 +64,7 @@ async def test_a_hidden_database_is_answered_like_one_that_does_not_exist(
     assert comparable(hidden) == comparable(absent)
 
 
-async def test_a_key_for_a_class_reaches_that_class_alone(running: Guarded) -> None:
+async def test_a_key_for_a_class_reaches_only_that_class(running: Guarded) -> None:
     reader = bearer(await running.key(f"read:{running.database}/notes"))
     base = f"/v1/{running.database}"
     assert (await running.data.get(f"{base}/notes/there", headers=reader)).status_code == 200
@@ -76,7 +76,7 @@ async def test_a_key_for_a_class_reaches_that_class_alone(running: Guarded) -> N
     assert changes.status_code == 200
 
 
-async def test_each_operation_of_a_batch_is_authorised_by_itself(running: Guarded) -> None:
+async def test_each_operation_of_a_batch_is_authorised_individually(running: Guarded) -> None:
     reader = bearer(
         await running.key(f"write:{running.database}/notes", f"read:{running.database}/secrets")
     )
@@ -106,8 +106,8 @@ async def test_a_transaction_is_refused_as_a_whole(running: Guarded) -> None:
     ]
     refused = await running.data.post(path, json={"operations": puts}, headers=reader)
     assert refused.status_code == 403
-    seen = {"class": "secrets", "id": "there", "etag": None}
-    refused = await running.data.post(path, json={"reads": [seen]}, headers=reader)
+    read = {"class": "secrets", "id": "there", "etag": None}
+    refused = await running.data.post(path, json={"reads": [read]}, headers=reader)
     assert refused.status_code == 403
     missing = await running.data.get(f"/v1/{running.database}/notes/t", headers=reader)
     assert missing.status_code == 404
@@ -116,7 +116,7 @@ async def test_a_transaction_is_refused_as_a_whole(running: Guarded) -> None:
 async def test_a_join_to_an_unreadable_class_is_refused(running: Guarded) -> None:
     path = f"/v1/{running.database}"
     body = {"join": {"as": "relation", "reference": "kin", "fields": ["title"]}}
-    operator = await operate(running)
+    operator = await operator_headers(running)
     joined = await running.data.post(f"{path}/articles/query", json=body, headers=operator)
     assert joined.status_code == 200, joined.text
     assert joined.headers["cache-control"] == "no-store"
@@ -127,7 +127,7 @@ async def test_a_join_to_an_unreadable_class_is_refused(running: Guarded) -> Non
         assert answer.status_code == status
 
 
-async def test_the_sketch_is_of_those_classes_that_may_be_read(running: Guarded) -> None:
+async def test_the_sketch_covers_the_readable_classes(running: Guarded) -> None:
     path = f"/v1/{running.database}/sketch"
     json = {"accept": "application/json"}
     reader = bearer(await running.key(f"read:{running.database}/notes"))
@@ -139,7 +139,7 @@ async def test_the_sketch_is_of_those_classes_that_may_be_read(running: Guarded)
     assert "secrets" not in some
 
 
-async def test_a_document_is_of_those_classes_that_may_be_read(running: Guarded) -> None:
+async def test_a_document_covers_the_readable_classes(running: Guarded) -> None:
     path = f"/v1/{running.database}/openapi.json"
     reader = bearer(await running.key(f"read:{running.database}/notes"))
     anybody = await running.data.get(path)
@@ -149,68 +149,70 @@ async def test_a_document_is_of_those_classes_that_may_be_read(running: Guarded)
     assert "secrets" not in some.text  # to which references of notes lead
     assert some.headers["etag"] != anybody.headers["etag"]
     assert "Authorization" in some.headers["vary"]
-    named = await running.data.get(path, params={"class": "secrets"}, headers=reader)
-    assert named.status_code == 403
+    secrets = await running.data.get(path, params={"class": "secrets"}, headers=reader)
+    assert secrets.status_code == 403
 
 
 async def test_a_job_requires_access_to_the_classes_it_reads_and_writes(running: Guarded) -> None:
     spec = {"records": {"class": "secrets"}, "field": "title"}
     job = {"kind": "example.count", "spec": spec}
     path = f"/v1/{running.database}/jobs"
-    may_not = bearer(await running.key("jobs", f"read:{running.database}/notes"))
-    answer = await running.data.post(path, json=job, headers=may_not)
+    unprivileged = bearer(await running.key("jobs", f"read:{running.database}/notes"))
+    answer = await running.data.post(path, json=job, headers=unprivileged)
     assert (answer.status_code, answer.json()["scope"]) == (403, "read")
-    may = bearer(await running.key("jobs", "read"))
-    submitted = await running.data.post(path, json=job, headers=may)
+    privileged = bearer(await running.key("jobs", "read"))
+    submitted = await running.data.post(path, json=job, headers=privileged)
     assert submitted.status_code == 202
     into = {**job, "into": {"class": "notes"}}
-    assert (await running.data.post(path, json=into, headers=may)).json()["scope"] == "write"
+    assert (await running.data.post(path, json=into, headers=privileged)).json()["scope"] == "write"
     results = f"{path}/{submitted.json()['id']}/results"
-    assert (await running.data.get(results, headers=may_not)).status_code == 403
-    assert (await running.data.get(results, headers=may)).status_code == 409
-    await running.data.delete(f"{path}/{submitted.json()['id']}", headers=may)
+    assert (await running.data.get(results, headers=unprivileged)).status_code == 403
+    assert (await running.data.get(results, headers=privileged)).status_code == 409
+    await running.data.delete(f"{path}/{submitted.json()['id']}", headers=privileged)
 
 
-@pytest.mark.parametrize("of", ["{}/there", "{}?title=there", "{}?ids=there", "{}", "{}/export"])
+@pytest.mark.parametrize(
+    "template", ["{}/there", "{}?title=there", "{}?ids=there", "{}", "{}/export"]
+)
 async def test_responses_that_require_a_key_are_not_shared_cacheable(
-    running: Guarded, of: str
+    running: Guarded, template: str
 ) -> None:
-    operator = await operate(running)
+    operator = await operator_headers(running)
     for name, allowed in (("notes", "private"), ("secrets", "no-store")):
-        path = f"/v1/{running.database}/{of.format(name)}"
+        path = f"/v1/{running.database}/{template.format(name)}"
         for _ in range(2):  # the second one is answered from what the sketch has learnt
             answer = await running.data.get(path, headers=operator)
             assert answer.status_code == 200
             control = answer.headers["cache-control"]
             assert "public" not in control
             assert "s-maxage" not in control
-            assert allowed in control or of.endswith("export")
+            assert allowed in control or template.endswith("export")
             assert not {"cdn-cache-control", "x-accel-expires", "surrogate-key"} & set(
                 answer.headers
             )
             if control != "no-store":
                 assert "Authorization" in answer.headers["vary"]
         tag = answer.headers.get("etag", '"none"')
-        again = await running.data.get(path, headers=operator | {"if-none-match": tag})
-        assert "public" not in again.headers["cache-control"]
+        second = await running.data.get(path, headers=operator | {"if-none-match": tag})
+        assert "public" not in second.headers["cache-control"]
 
 
 async def test_responses_of_public_classes_are_shared_cacheable_for_any_caller(
     running: Guarded,
 ) -> None:
     path = f"/v1/{running.database}/articles/there"
-    for headers in ({}, await operate(running)):
+    for headers in ({}, await operator_headers(running)):
         answer = await running.data.get(path, headers=headers)
         assert "public" in answer.headers["cache-control"]
         assert "Authorization" not in answer.headers["vary"]
 
 
-async def test_tenants_are_kept_apart(running: Guarded) -> None:
-    operator = await operate(running)
+async def test_tenants_are_isolated(running: Guarded) -> None:
+    operator = await operator_headers(running)
     base = "/admin/v1/tenants"
-    taken = f"{base}/{running.other_tenant}/databases/{running.database}"
-    assert (await running.admin.put(taken, headers=operator)).status_code == 409
-    assert (await running.admin.delete(taken, headers=operator)).status_code == 404
+    ownership = f"{base}/{running.other_tenant}/databases/{running.database}"
+    assert (await running.admin.put(ownership, headers=operator)).status_code == 409
+    assert (await running.admin.delete(ownership, headers=operator)).status_code == 404
     in_use = await running.admin.delete(f"{base}/{running.owner}", headers=operator)
     assert in_use.status_code == 409
     tenant = unique("tenant")
@@ -231,7 +233,7 @@ async def test_tenants_are_kept_apart(running: Guarded) -> None:
         (["write:{}/note"], "."),
     ],
 )
-async def test_a_class_is_suggested_only_to_who_may_read_it(
+async def test_a_class_is_suggested_only_to_its_readers(
     running: Guarded, grants: list[str], meant: str
 ) -> None:
     headers = bearer(await running.key(*[grant.format(running.database) for grant in grants]))

@@ -17,7 +17,7 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import NotFound
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.control.tenancy import Tenancy
-from tests.process.access.answers import operate
+from tests.process.access.answers import operator_headers
 from tests.process.access.bounded import Bounded
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.operation.asgi_driver import send_raw
@@ -25,16 +25,16 @@ from tests.process.service import NOWHERE, unique
 
 
 @pytest.mark.parametrize("subject", ["a\0b", "a\nb", "\x9b", "a" * 256, ""])
-async def test_a_key_is_for_a_subject_that_can_be_kept(running: Guarded, subject: str) -> None:
+async def test_a_key_is_for_a_subject_that_can_be_stored(running: Guarded, subject: str) -> None:
     path = f"/admin/v1/tenants/{running.owner}/keys"
     body = {"subject": subject, "grants": ["read"]}
-    refused = await running.admin.post(path, json=body, headers=await operate(running))
+    refused = await running.admin.post(path, json=body, headers=await operator_headers(running))
     assert refused.status_code == 400
     assert [location["pointer"] for location in refused.json()["errors"]] == ["/subject"]
 
 
 async def test_a_revoked_key_is_refused(running: Guarded) -> None:
-    operator = await operate(running)
+    operator = await operator_headers(running)
     keys = f"/admin/v1/tenants/{running.owner}/keys"
     body = {"subject": "ada", "grants": ["read"], "label": "phone"}
     created = await running.admin.post(keys, json=body, headers=operator)
@@ -47,8 +47,8 @@ async def test_a_revoked_key_is_refused(running: Guarded) -> None:
     listed = await running.admin.get(keys, headers=operator)
     assert key["id"] in listed.text
     assert key["key"][-43:] not in listed.text
-    gone = await running.admin.delete(f"{keys}/{key['id']}", headers=operator)
-    assert gone.status_code == 204
+    deletion = await running.admin.delete(f"{keys}/{key['id']}", headers=operator)
+    assert deletion.status_code == 204
     refused = await running.data.get(path, headers=headers)
     assert refused.status_code == 401
     assert 'error="invalid_token"' in refused.headers["www-authenticate"]
@@ -90,7 +90,7 @@ async def test_another_replica_observes_a_revocation(running: Guarded) -> None:
 async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> None:
     tenancy = running.container.mediator.tenancy
     created = await tenancy.create_key(running.owner, "ada", ["read"])
-    operator = await operate(running)
+    operator = await operator_headers(running)
     sent: list[dict[str, Any]] = []
     scope = {
         "type": "http",
@@ -118,18 +118,20 @@ async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> 
     await running.container.data(scope, receive, send)
     assert sent[0]["status"] == 200
     assert b"secret" not in b"".join(message.get("body", b"") for message in sent)
-    assert sent[-1]["more_body"]  # the end never came: the client sees that it broke off
+    assert sent[-1][
+        "more_body"
+    ]  # without the last message the client sees that the stream broke off
 
 
 async def test_an_export_breaks_off_when_the_right_to_the_class_is_gone(bounded: Bounded) -> None:
-    """The key is as good as before, so nothing but the right is looked at."""
+    """The key is still valid, so only the lost right can end the export."""
     lines = b"".join(b'{"id":"%d"}\n' % number for number in range(900))
     headers = {"content-type": "application/x-ndjson"}
     await bounded.request("POST", "notes/import", content=lines, headers=headers)
     container, path = bounded.running.container, f"/v1/{bounded.database}/notes/export".encode()
     key = [(b"authorization", bounded.key["authorization"].encode())]
-    whole = await send_raw(container.data, "GET", path, headers=key)
-    assert (whole.complete, len(whole.body.splitlines())) == (True, 900)
+    full = await send_raw(container.data, "GET", path, headers=key)
+    assert (full.complete, len(full.body.splitlines())) == (True, 900)
 
     async def disown() -> None:
         await container.mediator.tenancy.disown(bounded.tenant, bounded.database)
@@ -140,7 +142,7 @@ async def test_an_export_breaks_off_when_the_right_to_the_class_is_gone(bounded:
     assert (await bounded.request("GET", "notes")).status_code == 404
 
 
-async def test_a_tenants_administrator_makes_keys_for_its_tenant_alone(running: Guarded) -> None:
+async def test_a_tenants_administrator_creates_keys_only_for_its_tenant(running: Guarded) -> None:
     admin = bearer(await running.key("admin"))
     body = {"subject": "ada", "grants": ["admin"]}
     ours = f"/admin/v1/tenants/{running.owner}/keys"
@@ -164,7 +166,7 @@ async def test_keys_are_bounded_for_each_tenant_and_for_all(
     tenancy, body = running.container.mediator.tenancy, {"subject": "ada", "grants": ["read"]}
     tenant = unique("tenant")
     await tenancy.put_tenant(tenant, {})
-    operator = await operate(running)
+    operator = await operator_headers(running)
     headers = await running.headers("stranger", "admin")
     theirs = f"/admin/v1/tenants/{running.other_tenant}/keys"
     assert (await running.admin.post(theirs, json=body, headers=headers)).status_code == 201
@@ -200,7 +202,7 @@ async def test_keys_are_bounded_for_each_tenant_and_for_all(
 )
 async def test_invalid_keys_are_not_created(running: Guarded, body: Any, pointer: str) -> None:
     keys = f"/admin/v1/tenants/{running.owner}/keys"
-    refused = await running.admin.post(keys, json=body, headers=await operate(running))
+    refused = await running.admin.post(keys, json=body, headers=await operator_headers(running))
     assert refused.status_code == 400
     assert [location["pointer"] for location in refused.json()["errors"]] == [pointer]
 
@@ -208,27 +210,27 @@ async def test_invalid_keys_are_not_created(running: Guarded, body: Any, pointer
 async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
     running: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
-    operator = await operate(running)
+    operator = await operator_headers(running)
     created = await running.container.mediator.tenancy.create_key(running.owner, "ada", ["read"])
     key, secret = created["key"], created["key"][-43:]
     credentials = (f"Bearer {key}", f"Bearer x{key}", f"Bearer {key}x", f"Digest {key}", key)
     base = f"/v1/{running.database}"
-    seen = []
+    answers = []
     with caplog.at_level("DEBUG"):
         for credential in credentials:
             for path in (f"{base}/notes/there", f"{base}/nowhere", "/v1/none/x", "/openapi.json"):
                 headers = {"authorization": credential}
-                seen.append(await running.data.get(path, headers=headers))
-                seen.append(await running.admin.get(f"/admin{path}", headers=headers))
+                answers.append(await running.data.get(path, headers=headers))
+                answers.append(await running.admin.get(f"/admin{path}", headers=headers))
         paths = ("/metrics", "/admin/v1/systems", "/admin/v1/tenants", "/ready")
-        seen += [await running.admin.get(path, headers=operator) for path in paths]
+        answers += [await running.admin.get(path, headers=operator) for path in paths]
         system = {"name": "away", "kind": "redis", "url": NOWHERE}
-        seen.append(await running.admin.post("/admin/v1/systems", json=system, headers=operator))
-    assert seen[-1].status_code == 503
-    printed = caplog.text + "".join(f"{answer.headers} {answer.text}" for answer in seen)
-    assert secret not in printed
-    assert "hush-hush" not in printed
-    assert operator["authorization"][-43:] not in printed
+        answers.append(await running.admin.post("/admin/v1/systems", json=system, headers=operator))
+    assert answers[-1].status_code == 503
+    output = caplog.text + "".join(f"{answer.headers} {answer.text}" for answer in answers)
+    assert secret not in output
+    assert "hush-hush" not in output
+    assert operator["authorization"][-43:] not in output
 
 
 async def test_keys_are_created_listed_and_revoked_from_the_command_line(
@@ -236,20 +238,20 @@ async def test_keys_are_created_listed_and_revoked_from_the_command_line(
 ) -> None:
     async def run(*arguments: str, code: int = 0) -> str:
         environment = {"PORTOLAN_CATALOGUE_URL": own_catalogue}
-        done = await asyncio.to_thread(CliRunner().invoke, key, arguments, env=environment)
-        assert done.exit_code == code, done.output
-        return done.output
+        result = await asyncio.to_thread(CliRunner().invoke, key, arguments, env=environment)
+        assert result.exit_code == code, result.output
+        return result.output
 
-    of = ("--tenant", running.owner)
-    created = orjson.loads(await run("create", "--subject", "ada", "--grant", "read", *of))
-    assert created["id"] in await run("list", *of)
-    assert created["key"][-43:] not in await run("list", *of)
+    tenant = ("--tenant", running.owner)
+    created = orjson.loads(await run("create", "--subject", "ada", "--grant", "read", *tenant))
+    assert created["id"] in await run("list", *tenant)
+    assert created["key"][-43:] not in await run("list", *tenant)
     await running.container.mediator.tenancy.cache.refresh()
     path = f"/v1/{running.database}/notes/there"
-    found = await running.data.get(path, headers=bearer(created["key"]))
-    assert found.status_code == 200
-    await run("revoke", created["id"], *of)
-    assert "no such key" in await run("revoke", created["id"], *of, code=1)
+    answer = await running.data.get(path, headers=bearer(created["key"]))
+    assert answer.status_code == 200
+    await run("revoke", created["id"], *tenant)
+    assert "no such key" in await run("revoke", created["id"], *tenant, code=1)
     assert "/grants/0" in await run("create", "--subject", "a", "--grant", "root", code=1)
     await running.container.mediator.tenancy.cache.refresh()
     refused = await running.data.get(path, headers=bearer(created["key"]))

@@ -1,6 +1,6 @@
-"""Every route of both applications is requested by each kind of caller, as the matrix says.
+"""Each kind of caller requests every route of both applications, with the matrix's outcomes.
 
-A route without an entry there fails a test, and so does an entry without a route.
+A route without an entry fails a test, and so does an entry without a route.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def data_routes() -> set[str]:
 
 
 def framework_routes(app: Any) -> set[str]:
-    found = set()
+    routes = set()
     for context in iter_route_contexts(app.routes):
         methods = set(context.methods or ()) - {"HEAD"}
         assert methods, f"{context.path} is mounted without permissions"
-        found |= {f"{method} {context.path}" for method in methods}
-    return found
+        routes |= {f"{method} {context.path}" for method in methods}
+    return routes
 
 
 def admin_app() -> Any:
@@ -52,7 +52,7 @@ def test_every_route_is_in_the_matrix_and_no_other() -> None:
 
 def test_every_admin_route_has_its_permissions() -> None:
     """A route without permissions requires an operator: that is safe, but hardly intended."""
-    permitted = {f"{method} {path}" for path, needs in PERMISSIONS.items() for method in needs}
+    permitted = {f"{method} {path}" for path, methods in PERMISSIONS.items() for method in methods}
     assert permitted == framework_routes(admin_app())
 
 
@@ -61,8 +61,8 @@ def test_every_admin_route_has_its_permissions() -> None:
     [("GET", "/admin/v1/new"), ("PUT", "/live"), ("GET", "/admin/v1/schemas/a/b"), ("GET", "/x")],
 )
 def test_an_unlisted_route_requires_an_operator(method: str, path: str) -> None:
-    need, _ = permission_of(method, path)
-    assert (need.extent, need.scope) == (Extent.INSTALLATION, Scope.ADMIN)
+    permission, _ = permission_of(method, path)
+    assert (permission.extent, permission.scope) == (Extent.INSTALLATION, Scope.ADMIN)
 
 
 def test_every_method_of_the_data_api_has_a_scope_or_authorises_itself() -> None:
@@ -76,28 +76,28 @@ def test_every_method_of_the_data_api_has_a_scope_or_authorises_itself() -> None
 
 
 def outcome(answer: httpx.Response) -> str:
-    """What became of a request: "in", or the status that it was refused with."""
+    """Return the outcome of a request: "in", or the status of its refusal."""
     assert answer.status_code < 500, answer.text
     if "html" in answer.headers.get("content-type", ""):
         return "404" if "There is no such database." in answer.text else "in"
-    typed = answer.headers.get("content-type", "").endswith(("/json", "+json"))
-    problem = answer.json() if typed and answer.content else None
+    is_json = answer.headers.get("content-type", "").endswith(("/json", "+json"))
+    problem = answer.json() if is_json and answer.content else None
     if isinstance(problem, list) and problem:
         problem = problem[0].get("problem")
     if not isinstance(problem, dict) and answer.status_code in (401, 403, 404):
         return str(answer.status_code)  # an answer to HEAD
     document = problem if isinstance(problem, dict) else {}
-    refused = {"/problems/unauthenticated": "401", "/problems/forbidden": "403"}
+    statuses = {"/problems/unauthenticated": "401", "/problems/forbidden": "403"}
     if document.get("detail") in ("There is no such database.", "There is no such tenant."):
         return "404"
-    return refused.get(document.get("type", ""), "in")
+    return statuses.get(document.get("type", ""), "in")
 
 
 async def send(
     running: Guarded, client: httpx.AsyncClient, route: str, caller: str, scope: str, request: Any
 ) -> httpx.Response:
     method, template = route.split(" ")
-    named = {
+    values = {
         "{database}": running.database,
         "{class}": "notes",
         "{class_name}": "notes",
@@ -114,14 +114,14 @@ async def send(
         "{key}": "0" * 16,
         "{version}": "1",
     }
-    for variable, value in named.items():
+    for variable, value in values.items():
         template = template.replace(variable, value)
     headers = {**request.get("headers", {}), **await running.headers(caller, scope)}
     return await client.request(method, template, **{**request, "headers": headers})
 
 
-async def put_back(running: Guarded) -> None:
-    """Make good what the operator was let do."""
+async def restore(running: Guarded) -> None:
+    """Undo what the operator was permitted to do."""
     tenancy = running.container.mediator.tenancy
     await tenancy.put_tenant(running.owner, {})
     await tenancy.own(running.owner, running.database)
@@ -133,7 +133,7 @@ async def put_back(running: Guarded) -> None:
 @pytest.mark.parametrize("route", DATA)
 async def test_data_routes(running: Guarded, route: str) -> None:
     scope, outcomes, request = DATA[route]
-    await put_back(running)
+    await restore(running)
     for caller, expected in zip(CALLERS, outcomes.split(), strict=True):
         answer = await send(running, running.data, route, caller, scope, request)
         assert outcome(answer) == expected, (caller, answer.text)
@@ -142,7 +142,7 @@ async def test_data_routes(running: Guarded, route: str) -> None:
 
 
 @pytest.mark.parametrize(("route", "scope"), [("transactions", "write"), ("batch", "read")])
-async def test_requests_without_effect_are_authorised_too(
+async def test_requests_without_effect_are_authorised(
     running: Guarded, route: str, scope: str
 ) -> None:
     database = unique("db")  # no class of it is public
@@ -150,8 +150,8 @@ async def test_requests_without_effect_are_authorised_too(
     headers = await running.headers("operator", "admin")
     path = f"/admin/v1/schemas/{database}"
     schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
-    set_ = await running.admin.put(path, headers=headers, json=schema)
-    assert set_.status_code == 200, set_.text
+    schema_reply = await running.admin.put(path, headers=headers, json=schema)
+    assert schema_reply.status_code == 200, schema_reply.text
     for caller, expected in zip(CALLERS, HIDDEN.split(), strict=True):
         answer = await running.data.post(
             f"/v1/{database}/{route}",
@@ -175,7 +175,7 @@ async def test_documents_of_the_data_api(running: Guarded, route: str) -> None:
 @pytest.mark.parametrize("route", ADMIN)
 async def test_admin_routes(running: Guarded, route: str) -> None:
     scope, outcomes, request = ADMIN[route]
-    await put_back(running)
+    await restore(running)
     for caller, expected in zip(CALLERS, outcomes.split(), strict=True):
         answer = await send(running, running.admin, route, caller, scope, request)
         assert outcome(answer) == expected, (caller, answer.text)
@@ -208,7 +208,7 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
         request = body
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
-    # What these show is also what was.
+    # These also show what was in the past.
     closed = ("changes", "incremental-views", "event-streams", "standing-queries")
     expected = "401" if any(name in path for name in closed) else "in"
     assert outcome(await running.data.request(method, path, **request)) == expected

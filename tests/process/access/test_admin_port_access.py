@@ -1,4 +1,4 @@
-"""Access to the admin port: its pages, its routes, and the doctor that looks at it."""
+"""Access to the admin port: its pages, its routes, and the doctor's checks of it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import pytest
 from app.commands.doctor.service import examine_service
 from app.commands.running import key_in
 from mediator.base.errors import Conflict, NotFound
-from tests.process.access.answers import operate
+from tests.process.access.answers import operator_headers
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import unique
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"), [("/data?database={}&class=secrets", "there"), ("/jobs?database={}", "{}")]
+    ("path", "text"), [("/data?database={}&class=secrets", "there"), ("/jobs?database={}", "{}")]
 )
 async def test_pages_use_the_credentials_of_the_browser(
-    running: Guarded, path: str, shown: str
+    running: Guarded, path: str, text: str
 ) -> None:
-    key = (await operate(running))["authorization"].removeprefix("Bearer ")
+    key = (await operator_headers(running))["authorization"].removeprefix("Bearer ")
     answer = await running.admin.get(path.format(running.database), auth=("anybody", key))
     assert answer.status_code == 200
-    assert f">{shown.format(running.database)}<" in answer.text
+    assert f">{text.format(running.database)}<" in answer.text
     assert "Authorization" not in answer.text
 
 
-async def test_a_job_that_was_typed_stays_where_runs_cannot_be_listed(running: Guarded) -> None:
+async def test_a_typed_job_stays_on_the_page_if_runs_cannot_be_listed(running: Guarded) -> None:
     reader = bearer(await running.key("read", tenant="operator"))
     form = {"kind": "example.count", "job": '{"kind": "A long text"}', "do": "start"}
     answer = await running.admin.post(f"/jobs/{running.database}", data=form, headers=reader)
@@ -38,14 +38,16 @@ async def test_a_job_that_was_typed_stays_where_runs_cannot_be_listed(running: G
     assert "Forbidden" in answer.text.partition('role="alert"')[2]
 
 
-async def test_limits_are_set_by_one_of_those_who_have_seen_the_same(running: Guarded) -> None:
+async def test_only_one_of_the_writers_that_have_seen_the_same_limits_sets_them(
+    running: Guarded,
+) -> None:
     tenancy, tenant = running.container.mediator.tenancy, unique("tenant")
     await tenancy.put_tenant(tenant, {"rate": 1.0})
     changes = [tenancy.put_tenant(tenant, {"objects": n}, {"rate": 1.0}) for n in range(4)]
-    done = await asyncio.gather(*changes, return_exceptions=True)
+    results = await asyncio.gather(*changes, return_exceptions=True)
     present = (await tenancy.tenant(tenant))["limits"]
-    refused = [each for each in done if isinstance(each, Conflict)]
-    assert [each.extra for each in refused] == [{"limits": present}] * 3
+    conflicts = [result for result in results if isinstance(result, Conflict)]
+    assert [result.extra for result in conflicts] == [{"limits": present}] * 3
     await tenancy.remove_tenant(tenant)
     with pytest.raises(NotFound):
         await tenancy.put_tenant(tenant, {}, present)
@@ -75,10 +77,10 @@ async def test_readiness_reveals_neither_classes_nor_errors_of_systems(
     assert all(system == {"ok": True} for system in report["systems"].values())
 
 
-async def test_a_tenant_that_requests_too_often_receives_when_to_come_again(
+async def test_a_tenant_beyond_its_rate_receives_a_retry_after(
     running: Guarded,
 ) -> None:
-    operator = await operate(running)
+    operator = await operator_headers(running)
     tenancy = running.container.mediator.tenancy
     tenant, database = unique("busy"), unique("db")
     await tenancy.put_tenant(tenant, {"rate": 0.001, "burst": 2})
@@ -94,8 +96,8 @@ async def test_a_tenant_that_requests_too_often_receives_when_to_come_again(
     assert (await running.data.get(other, headers=operator)).status_code == 200
 
 
-async def test_the_admin_port_is_kept_from_other_sites(running: Guarded) -> None:
-    operator = await operate(running)
+async def test_the_admin_port_refuses_writes_of_other_sites(running: Guarded) -> None:
+    operator = await operator_headers(running)
     path = f"/admin/v1/tenants/{running.owner}"
     evil = operator | {"origin": "https://evil.example"}
     refused = await running.admin.put(path, json={}, headers=evil)
@@ -114,14 +116,14 @@ async def test_a_browser_sends_its_key_as_the_password_of_basic(running: Guarded
     challenges = challenged.headers.get_list("www-authenticate")
     assert any(challenge.startswith("Basic") for challenge in challenges)
     key = await running.key("read")
-    shown = await running.admin.get("/docs", headers=page, auth=("me", key))
-    assert shown.status_code == 200
+    documentation = await running.admin.get("/docs", headers=page, auth=("me", key))
+    assert documentation.status_code == 200
     data = await running.data.get(f"/v1/{running.database}/notes/there", auth=("me", key))
     assert data.status_code == 401
 
 
 async def test_a_query_that_names_two_databases_requires_an_operator(running: Guarded) -> None:
-    """Else authorisation might look at one of them, and the route at the other."""
+    """Otherwise authorisation could check one of them, and the route use the other."""
     schema = await running.headers("own", "schema")
     path = f"/admin/v1/sketch?database={running.database}"
     assert (await running.admin.get(path, headers=schema)).status_code == 200
@@ -129,8 +131,8 @@ async def test_a_query_that_names_two_databases_requires_an_operator(running: Gu
     assert (await running.admin.get(both, headers=schema)).status_code == 403
 
 
-async def test_requests_of_a_tenant_to_the_admin_port_are_limited_too(running: Guarded) -> None:
-    tenant, operator = unique("busy"), await operate(running)
+async def test_requests_of_a_tenant_to_the_admin_port_are_limited(running: Guarded) -> None:
+    tenant, operator = unique("busy"), await operator_headers(running)
     limits = {"limits": {"rate": 0.001, "burst": 2}}
     path = f"/admin/v1/tenants/{tenant}"
     assert (await running.admin.put(path, json=limits, headers=operator)).is_success
@@ -143,7 +145,7 @@ async def test_requests_of_a_tenant_to_the_admin_port_are_limited_too(running: G
         assert (await running.admin.get(path, headers=operator)).status_code == 200
 
 
-async def test_the_doctor_knows_the_data_port_from_the_admin_port(
+async def test_the_doctor_distinguishes_the_data_port_from_the_admin_port(
     running: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Client(httpx.AsyncClient):

@@ -1,4 +1,4 @@
-"""Limits of tenants on results of standing queries that go into a class: they wait for room."""
+"""Limits of tenants on deliveries of standing queries into a class: results wait for room."""
 
 from __future__ import annotations
 

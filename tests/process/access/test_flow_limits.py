@@ -1,4 +1,4 @@
-"""Limits of tenants on what message flows read and write: they wait where clients are refused."""
+"""Limits of tenants on the work of message flows, which wait where clients are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAN = [
 
 
 async def call(bounded: Bounded, method: str, path: str, **request: Any) -> Any:
-    """Request by the operator, who has no limits and counts for no tenant."""
+    """Send a request as the operator, who has no limits and counts for no tenant."""
     headers = await bounded.running.headers("operator", "write")
     path = f"/v1/{bounded.database}/{path}"
     answer = await bounded.running.data.request(method, path, headers=headers, **request)
@@ -45,7 +45,7 @@ async def create(bounded: Bounded, **members: Any) -> str:
     return str((await call(bounded, "POST", "message-flows", json=flow))["id"])
 
 
-async def ended(bounded: Bounded, flow: str, tickets: Sequence[str]) -> list[dict[str, Any]]:
+async def final_states(bounded: Bounded, flow: str, tickets: Sequence[str]) -> list[dict[str, Any]]:
     path = f"message-flows/{flow}/messages/"
 
     async def states() -> list[dict[str, Any]]:
@@ -58,13 +58,13 @@ async def ended(bounded: Bounded, flow: str, tickets: Sequence[str]) -> list[dic
     return await states()
 
 
-def admitted(bounded: Bounded) -> int:
-    """Return how many requests were let in for the tenant."""
+def count_admitted(bounded: Bounded) -> int:
+    """Return how many requests of the tenant were admitted."""
     flows = bounded.running.container.mediator.flows
     assert flows is not None
     limiter = flows.admitted.__self__._limiter  # type: ignore[attr-defined]  # noqa: SLF001
-    found: int = limiter.account(bounded.tenant).admitted
-    return found
+    count: int = limiter.account(bounded.tenant).admitted
+    return count
 
 
 async def delays(bounded: Bounded, limit: str) -> float | None:
@@ -74,19 +74,19 @@ async def delays(bounded: Bounded, limit: str) -> float | None:
 async def test_each_lookup_and_each_write_of_a_flow_is_a_request_of_its_tenant(
     bounded: Bounded,
 ) -> None:
-    before = admitted(bounded)
+    before = count_admitted(bounded)
     for number, ordered in enumerate((True, False)):
         flow = await create(bounded, ordered=ordered)
-        states = await ended(bounded, flow, await send(bounded, flow))
+        states = await final_states(bounded, flow, await send(bounded, flow))
         assert {state["state"] for state in states} == {"done"}
-        assert admitted(bounded) - before == (number + 1) * 2 * len(NAMES)
+        assert count_admitted(bounded) - before == (number + 1) * 2 * len(NAMES)
 
 
 async def test_a_flow_beyond_the_rate_of_its_tenant_waits(bounded: Bounded) -> None:
     # A busy machine takes as long for a request as it would wait at a higher rate.
     await bounded.limit(rate=5, burst=1)
     flow = await create(bounded)
-    states = await ended(bounded, flow, await send(bounded, flow))
+    states = await final_states(bounded, flow, await send(bounded, flow))
     assert {state["state"] for state in states} == {"done"}
     assert (await delays(bounded, "rate") or 0) >= 2
     assert await bounded.refusals("rate") is None
@@ -107,7 +107,7 @@ async def test_a_flow_waits_for_the_requests_of_its_tenant(bounded: Bounded) -> 
         await eventually(waits)
         report = await call(bounded, "GET", f"message-flows/{flow}")
         assert report["queued"] == len(NAMES)
-    states = await ended(bounded, flow, tickets)
+    states = await final_states(bounded, flow, tickets)
     assert {state["state"] for state in states} == {"done"}
 
 
@@ -115,7 +115,7 @@ async def test_a_flow_pays_for_the_records_that_its_queries_examine(bounded: Bou
     for number in range(20):
         secret = {"json": {"title": NAMES[number % 3]}}
         await call(bounded, "PUT", f"secrets/{number}", **secret)
-    # The first lookup uses up what was saved in ten seconds, and more.
+    # The first lookup uses more than the credit of ten seconds.
     await bounded.limit(rows_rate=0.5)
     flow = await create(bounded)
     tickets = await send(bounded, flow)
@@ -126,24 +126,24 @@ async def test_a_flow_pays_for_the_records_that_its_queries_examine(bounded: Bou
     await eventually(waits)
     assert await bounded.refusals("rows_rate") is None
     await bounded.limit()
-    states = await ended(bounded, flow, tickets)
+    states = await final_states(bounded, flow, tickets)
     assert [len(state["result"]["found"]) for state in states] == [7, 7, 6]
 
 
-async def test_what_waiting_does_not_mend_fails_the_message(bounded: Bounded) -> None:
+async def test_a_limit_that_does_not_pass_by_waiting_fails_the_message(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     flow = await create(bounded, ordered=True)
-    states = await ended(bounded, flow, await send(bounded, flow))
+    states = await final_states(bounded, flow, await send(bounded, flow))
     assert [state["state"] for state in states] == ["done", "done", "failed"]
     assert "may keep 2 objects" in states[2]["error"]["detail"]
     assert await bounded.refusals("objects") == 1
     await bounded.limit(objects=3)
     await call(bounded, "POST", f"message-flows/{flow}/replay")
-    (state,) = await ended(bounded, flow, [states[2]["ticket"]])
+    (state,) = await final_states(bounded, flow, [states[2]["ticket"]])
     assert state["state"] == "done"
     await bounded.limit(query_rows=1)
     for number in range(2):
         await call(bounded, "PUT", f"secrets/{number}", json={"title": "a"})
     other = await create(bounded)
-    (state,) = await ended(bounded, other, await send(bounded, other, "a"))
+    (state,) = await final_states(bounded, other, await send(bounded, other, "a"))
     assert (state["state"], await bounded.refusals("query_rows")) == ("failed", 1)

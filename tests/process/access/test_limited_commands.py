@@ -1,4 +1,4 @@
-"""Commands of a tenant whose limits refuse some of their requests: they wait, and go on."""
+"""Commands of a tenant whose limits refuse some of their requests wait, and continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB = {"kind": "example.count", "spec": {"records": {"class": "notes"}, "field":
 
 @pytest.fixture
 async def environment(bounded: Bounded) -> AsyncIterator[dict[str, str]]:
-    """Settings by which commands of the tenant find the service."""
+    """Settings with which commands of the tenant find the service."""
     key = bounded.key["authorization"].removeprefix("Bearer ")
     endpoint = Endpoint()
     endpoint.app = bounded.running.container.data
@@ -29,7 +29,7 @@ async def environment(bounded: Bounded) -> AsyncIterator[dict[str, str]]:
         yield {**os.environ, "PORTOLAN_PORT": port, "PORTOLAN_KEY": key, "COLUMNS": "200"}
 
 
-async def test_an_import_goes_on_when_its_time_is_over(
+async def test_an_import_continues_when_its_time_is_over(
     bounded: Bounded, environment: dict[str, str]
 ) -> None:
     await bounded.limit(stream_seconds=1e-9)
@@ -46,22 +46,22 @@ async def test_an_import_goes_on_when_its_time_is_over(
 async def test_a_run_is_waited_for_though_the_rate_is_limited(
     bounded: Bounded, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Its submission is refused at first, and so is every other look at it."""
+    """Its submission is refused at first, and so is every second poll of its state."""
     job = tmp_path / "job.json"
     job.write_bytes(orjson.dumps(JOB))
     await bounded.limit(rate=1.0, burst=1)
     assert (await bounded.request("GET", "jobs")).status_code == 200
-    words = ("job", "submit", str(job), "--database", bounded.database, "--wait")
-    process = await Forked.start(words, environment)
+    arguments = ("job", "submit", str(job), "--database", bounded.database, "--wait")
+    process = await Forked.start(arguments, environment)
     async with asyncio.timeout(WITHIN_S):
-        said = ""
-        while not ("Trying again, for 600 s" in said and "Run " in said):
-            said += (line := (await process.output.readline()).decode())
-            assert line, said
-        run = said.partition("Run ")[2].split()[0]
+        output = ""
+        while not ("Trying again, for 600 s" in output and "Run " in output):
+            output += (line := (await process.output.readline()).decode())
+            assert line, output
+        run = output.partition("Run ")[2].split()[0]
         owner = await bounded.running.headers("operator", "admin")
         path = f"/v1/{bounded.database}/jobs/{run}"
         answer = await bounded.running.data.delete(path, headers=owner)
         assert answer.status_code == 200, answer.text
-        status, rest = await process.ended()
-    assert status == 130, rest
+        status, remaining = await process.ended()
+    assert status == 130, remaining

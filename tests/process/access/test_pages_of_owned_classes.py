@@ -1,10 +1,10 @@
-"""Pages show of a class with owners what their reader may see, and nothing of another reader."""
+"""Pages of a class with owners show only what their own reader may see."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.process.access.answers import operate
+from tests.process.access.answers import operator_headers
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import unique
 
@@ -19,7 +19,7 @@ async def key_of(running: Guarded, subject: str, *grants: str) -> dict[str, str]
 @pytest.fixture
 async def drafts(running: Guarded) -> str:
     """A database with drafts of one owner."""
-    database, operator = unique("owned"), await operate(running)
+    database, operator = unique("owned"), await operator_headers(running)
     owner = {"type": "string", "required": True, "index": True}
     fields = {"author": owner, "text": {"type": "string"}}
     schema = {"classes": {"drafts": {"fields": fields, "owner_field": "author"}}}
@@ -34,7 +34,7 @@ async def drafts(running: Guarded) -> str:
 
 
 def size_of(database: str, page: str) -> str:
-    """Return what the overview says of the size of the drafts."""
+    """Return the overview's text on the size of the drafts."""
     card = page.partition(f"<h3>{database}</h3>")[2].partition("</ul>")[0]
     return card.partition("<span>")[2].partition("</span>")[0]
 
@@ -43,7 +43,7 @@ async def test_a_size_that_one_reader_sees_is_not_shown_to_another(
     running: Guarded, drafts: str
 ) -> None:
     for headers, size in (
-        (await operate(running), "about 3 objects"),
+        (await operator_headers(running), "about 3 objects"),
         (await key_of(running, "bob", "read"), "about 0 objects"),
         (await key_of(running, "ada", "read"), "about 3 objects"),
         (await key_of(running, "eve", "read"), "about 0 objects"),
@@ -61,7 +61,7 @@ async def test_a_reader_sees_its_own_objects_without_their_plan(
     assert "The plan is shown to those who may read all objects of drafts" in page.text
     page = await running.admin.get(path, headers=await key_of(running, "bob", "read"))
     assert not any(f">{text}</a>" in page.text for text in TEXTS)
-    page = await running.admin.get(path, headers=await operate(running))
+    page = await running.admin.get(path, headers=await operator_headers(running))
     assert "The whole plan" in page.text
 
 

@@ -1,4 +1,4 @@
-"""A secret is planted wherever one may stand, and looked for wherever Portolan speaks."""
+"""A secret is planted in every setting that can hold one, and searched in all output."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_setting_that_may_hold_a_secret_is_planted_here() -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_an_invalid_setting_is_reported_without_its_value(model: type[BaseModel]) -> None:
-    """Every member is wrong, and has the secret in it."""
+    """Every member is wrong, and contains the secret."""
     wrong: dict[str, Any] = {
         name: {"no": [PLANTED]} for name in model.model_fields if name != "spark_conf"
     }
@@ -104,15 +104,15 @@ def test_settings_do_not_print_their_secrets() -> None:
         assert PLANTED not in f"{settings!r} {settings} {settings.model_dump_json()}"
 
 
-async def output_of(*arguments: str, **changed: str) -> str:
-    """What a command prints, everywhere, with the secret planted in all settings."""
-    result = await called(arguments, {**os.environ, **ENVIRONMENT, **changed})
+async def output_of(*arguments: str, **overrides: str) -> str:
+    """Return all output of a command with the secret planted in all settings."""
+    result = await called(arguments, {**os.environ, **ENVIRONMENT, **overrides})
     assert result.exit_code != 0
     return result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changed"),
+    ("arguments", "overrides"),
     [
         (("serve",), {}),
         (("serve",), {"PORTOLAN_PURGE": orjson.dumps([{"token": PLANTED}]).decode()}),
@@ -121,9 +121,9 @@ async def output_of(*arguments: str, **changed: str) -> str:
     ],
 )
 async def test_failing_commands_do_not_print_the_secret(
-    arguments: tuple[str, ...], changed: dict[str, str]
+    arguments: tuple[str, ...], overrides: dict[str, str]
 ) -> None:
-    output = await output_of(*arguments, **changed)
+    output = await output_of(*arguments, **overrides)
     assert output
     assert PLANTED not in output
 

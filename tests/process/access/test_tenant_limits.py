@@ -68,19 +68,19 @@ async def test_the_rate_of_examined_rows_is_limited(bounded: Bounded) -> None:
     assert (await bounded.request("GET", "notes")).status_code == 200
 
 
-async def test_an_export_waits_for_what_it_may_examine(bounded: Bounded) -> None:
+async def test_an_export_waits_for_its_rate_of_rows(bounded: Bounded) -> None:
     lines = b"".join(b'{"id":"%d"}\n' % number for number in range(900))
     await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
-    # Of which ten seconds are saved up: less than the first page. The last one costs as much again.
+    # The credit of ten seconds is less than the first page; the last page costs as much again.
     await bounded.limit(rows_rate=42)
     exported = await bounded.request("GET", "notes/export")
     assert len(exported.text.splitlines()) == 900
     assert (await bounded.request("GET", "notes/export")).status_code == 429
 
 
-async def broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
-    """Whether an answer has started, and is not complete."""
-    sent: list[dict[str, Any]] = []
+async def is_broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
+    """Return whether an answer has started, and is not complete."""
+    messages: list[dict[str, Any]] = []
     key = bounded.key["authorization"].encode()
     path, _, query = f"/v1/{bounded.database}/{path}".partition("?")
     scope = {
@@ -97,19 +97,19 @@ async def broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
         raise AssertionError
 
     async def send(message: Any) -> None:
-        sent.append(message)
+        messages.append(message)
 
     await bounded.running.container.data(scope, receive, send)
-    assert sent[0]["status"] == 200
-    return bool(sent[-1].get("more_body", sent[-1]["type"] == "http.response.start"))
+    assert messages[0]["status"] == 200
+    return bool(messages[-1].get("more_body", messages[-1]["type"] == "http.response.start"))
 
 
 async def test_the_time_of_a_stream(bounded: Bounded) -> None:
     await bounded.put("a")
-    assert not await broken_off(bounded, "notes/export", b"application/x-ndjson")
+    assert not await is_broken_off(bounded, "notes/export", b"application/x-ndjson")
     await bounded.limit(stream_seconds=1e-9)
-    assert await broken_off(bounded, "notes/export", b"application/x-ndjson")
-    assert await broken_off(bounded, "changes", b"text/event-stream")
+    assert await is_broken_off(bounded, "notes/export", b"application/x-ndjson")
+    assert await is_broken_off(bounded, "changes", b"text/event-stream")
     lines = b'{"id":"b"}\n{"id":"c"}\n'
     refused = await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
     problem = assert_problem(refused, 429, "too-many-requests")
@@ -121,17 +121,17 @@ async def test_runs_under_way(bounded: Bounded) -> None:
     await bounded.limit(runs=1)
     job = {"kind": "example.count", "spec": {"records": {"class": "notes"}, "field": "title"}}
     answers = await asyncio.gather(*(bounded.request("POST", "jobs", json=job) for _ in range(2)))
-    won, lost = sorted(answers, key=lambda answer: answer.status_code)
-    assert (won.status_code, lost.status_code) == (202, 429)
-    await bounded.request("DELETE", f"jobs/{won.json()['id']}")
+    accepted, rejected = sorted(answers, key=lambda answer: answer.status_code)
+    assert (accepted.status_code, rejected.status_code) == (202, 429)
+    await bounded.request("DELETE", f"jobs/{accepted.json()['id']}")
     keyed = {"idempotency-key": "first"}
     first = await bounded.request("POST", "jobs", json=job, headers=keyed)
     assert first.status_code == 202, first.text
     run = f"jobs/{first.json()['id']}"
     refused = await bounded.request("POST", "jobs", json=job)
     assert assert_problem(refused, 429, "too-many-requests")["limit"] == "runs"
-    again = await bounded.request("POST", "jobs", json=job, headers=keyed)
-    assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
+    repeated = await bounded.request("POST", "jobs", json=job, headers=keyed)
+    assert (repeated.status_code, repeated.headers["idempotency-replayed"]) == (202, "true")
     assert (await bounded.request("DELETE", run)).status_code == 200
     other = await bounded.request("POST", "jobs", json=job)
     assert other.status_code == 202
@@ -149,29 +149,29 @@ async def test_a_run_that_writes_into_a_class_needs_room(bounded: Bounded) -> No
     assert submitted.status_code == 202, submitted.text
     for id_ in "ab":
         await bounded.put(id_)
-    full(await bounded.request("POST", "jobs", json=job))
+    assert_full(await bounded.request("POST", "jobs", json=job))
     run = f"jobs/{submitted.json()['id']}"
     assert (await bounded.request("DELETE", run)).status_code == 200
-    full(await bounded.request("POST", f"{run}/resume"))
+    assert_full(await bounded.request("POST", f"{run}/resume"))
 
 
-def full(answer: httpx.Response) -> None:
+def assert_full(answer: httpx.Response) -> None:
     problem = assert_problem(answer, 507, "insufficient-storage")
     assert (problem["limit"], problem["objects"]) == ("objects", 2)
 
 
-async def test_objects_that_are_kept(bounded: Bounded) -> None:
+async def test_the_number_of_stored_objects(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     assert (await bounded.put("a")).status_code == 201
     keyed = {"json": {"id": "b", "title": "x"}, "headers": {"idempotency-key": "made"}}
     assert (await bounded.request("POST", "notes", **keyed)).status_code == 201
-    full(await bounded.put("c"))
-    full(await bounded.put("c", headers={"if-none-match": "*"}))
-    full(await bounded.put("b", headers={"if-none-match": "*"}))
-    full(await bounded.request("POST", "notes", json={"title": "x"}))
-    full(await bounded.request("PUT", "strict/c", json={}))
-    again = await bounded.request("POST", "notes", **keyed)
-    assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
+    assert_full(await bounded.put("c"))
+    assert_full(await bounded.put("c", headers={"if-none-match": "*"}))
+    assert_full(await bounded.put("b", headers={"if-none-match": "*"}))
+    assert_full(await bounded.request("POST", "notes", json={"title": "x"}))
+    assert_full(await bounded.request("PUT", "strict/c", json={}))
+    repeated = await bounded.request("POST", "notes", **keyed)
+    assert (repeated.status_code, repeated.headers["idempotency-replayed"]) == (201, "true")
     assert (await bounded.put("b", "replaced")).status_code == 200
     assert (await bounded.put("b", "more", headers={"if-match": "*"})).status_code == 200
     patched = await bounded.request("PATCH", "notes/b", json={"title": "y"}, headers=MERGE)
@@ -180,11 +180,11 @@ async def test_objects_that_are_kept(bounded: Bounded) -> None:
     assert await bounded.refusals("objects") == 5
     assert (await bounded.request("DELETE", "notes/a")).status_code == 204
     assert (await bounded.put("c")).status_code == 201
-    full(await bounded.put("d"))
+    assert_full(await bounded.put("d"))
     headers = await bounded.running.headers("operator", "write")
     path = f"/v1/{bounded.database}/notes/e"
-    beyond = await bounded.running.data.put(path, json={}, headers=headers)
-    assert beyond.status_code == 201  # the operator has no limits
+    operators_put = await bounded.running.data.put(path, json={}, headers=headers)
+    assert operators_put.status_code == 201  # the operator has no limits
     await bounded.limit(objects=4)
     assert (await bounded.put("d")).status_code == 201
 
@@ -203,7 +203,7 @@ async def test_the_limit_of_objects_holds_for_batches_and_imports(bounded: Bound
     assert [result["status"] for result in answer.json()] == [201, 201, 507, 200]
     lines = b'{"id":"a"}\n{"id":"d"}\n{"id":"e"}\n'
     refused = await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
-    full(refused)
+    assert_full(refused)
     assert (refused.json()["imported"], refused.json()["next"]) == (1, 1)
     two = await bounded.request("POST", "notes", json=[{"id": "d"}, {"id": "e"}])
     assert [result["status"] for result in two.json()] == [507, 507]
@@ -217,10 +217,10 @@ async def test_the_limit_of_objects_holds_for_transactions(bounded: Bounded) -> 
     ]
     keyed = {"json": {"operations": operations}, "headers": {"idempotency-key": "both"}}
     assert (await bounded.request("POST", "transactions", **keyed)).status_code == 200
-    again = await bounded.request("POST", "transactions", **keyed)
-    assert again.headers["idempotency-replayed"] == "true"
-    one = {"op": "put", "class": "notes", "id": "c", "body": {}}
-    full(await bounded.request("POST", "transactions", json={"operations": [one]}))
+    repeated = await bounded.request("POST", "transactions", **keyed)
+    assert repeated.headers["idempotency-replayed"] == "true"
+    put = {"op": "put", "class": "notes", "id": "c", "body": {}}
+    assert_full(await bounded.request("POST", "transactions", json={"operations": [put]}))
     swap = [{"op": "delete", "class": "notes", "id": "a"}, operations[1]]
     answer = await bounded.request("POST", "transactions", json={"operations": swap})
     assert answer.status_code == 200, answer.text
@@ -235,13 +235,13 @@ async def test_objects_created_by_the_operator_are_counted(bounded: Bounded) -> 
     security = bounded.running.container.context.security
     assert security is not None
     await bounded.limit(objects=2)
-    security.stored.due_s = 0.0  # else it is counted within half a minute
+    security.stored.due_s = 0.0  # otherwise the count is up to half a minute late
 
-    async def counted() -> bool:
+    async def is_counted() -> bool:
         return await bounded.figure("portolan_tenant_objects") == 2
 
-    await eventually(counted)
-    full(await bounded.put("c"))
+    await eventually(is_counted)
+    assert_full(await bounded.put("c"))
 
 
 @pytest.mark.parametrize("limits", [{"objects": -1}, {"runs": 0}, {"query_seconds": 0}, {"x": 1}])

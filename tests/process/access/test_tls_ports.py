@@ -1,4 +1,4 @@
-"""A service whose ports speak TLS, and its clients: commands, the health check, plain HTTP."""
+"""A service whose ports use TLS, and its clients: commands, the health check, plain HTTP."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.process.caching.guarded import bearer
 from tests.process.service import scratch_catalogue
 
 
-async def ran(*words: str, **settings: str) -> tuple[int, str]:
-    """Run `portolan`; return its exit status and all that it printed."""
-    result = await called(words, {**os.environ, "COLUMNS": "200", **settings})
+async def run(*arguments: str, **settings: str) -> tuple[int, str]:
+    """Run `portolan`; return its exit status and its output."""
+    result = await called(arguments, {**os.environ, "COLUMNS": "200", **settings})
     return result.exit_code, result.stdout + result.stderr
 
 
@@ -65,12 +65,12 @@ async def service(
 
 @pytest.fixture(scope="module")
 async def key(catalogue: str, service: Service, certificate: Certificate) -> str:
-    """A key of the operator, created without the ports as the first one is; the service knows it.
+    """A key of the operator, created in the catalogue like a first key, and known to the service.
 
-    It looks for new keys once a second.
+    The service looks for new keys once a second.
     """
-    make = ("key", "create", "--subject", "me", "--grant", "admin")
-    code, output = await ran(*make, PORTOLAN_CATALOGUE_URL=catalogue)
+    command = ("key", "create", "--subject", "me", "--grant", "admin")
+    code, output = await run(*command, PORTOLAN_CATALOGUE_URL=catalogue)
     assert code == 0, output
     key = str(orjson.loads(output)["key"])
     trusted = ssl.create_default_context(cafile=certificate.chain)
@@ -87,8 +87,8 @@ async def test_both_ports_accept_only_tls(service: Service, certificate: Certifi
     for address in (service.data, service.admin):
         assert address.startswith("https://")
         trusted = ssl.create_default_context(cafile=certificate.chain)
-        async with httpx.AsyncClient(verify=trusted, timeout=WITHIN_S) as client_trusting:
-            assert (await client_trusting.get(f"{address}/openapi.json")).status_code < 500
+        async with httpx.AsyncClient(verify=trusted, timeout=WITHIN_S) as trusting_client:
+            assert (await trusting_client.get(f"{address}/openapi.json")).status_code < 500
         async with httpx.AsyncClient(timeout=WITHIN_S) as plain:
             with pytest.raises(httpx.RemoteProtocolError):
                 await plain.get(address.replace("https://", "http://"))
@@ -102,13 +102,13 @@ async def test_the_health_check_of_the_image_uses_tls(service: Service) -> None:
     over_tls = {"PORTOLAN_ADMIN_PORT": port, "PORTOLAN_ADMIN_TLS_CERTIFICATE": "/a/file"}
 
     async def is_alive() -> bool:  # a service that does not answer for two seconds is not
-        return await checked(**over_tls) == (0, b"")
+        return await check_health(**over_tls) == (0, b"")
 
     await eventually(is_alive)
-    assert await checked(PORTOLAN_ADMIN_PORT=port) == (1, b"")
+    assert await check_health(PORTOLAN_ADMIN_PORT=port) == (1, b"")
 
 
-async def checked(**settings: str) -> tuple[int | None, bytes]:
+async def check_health(**settings: str) -> tuple[int | None, bytes]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "app.service.alive"),
         stdout=PIPE,
@@ -124,23 +124,23 @@ async def test_the_doctor_connects_over_tls_with_a_key(
 ) -> None:
     (file := tmp_path / "key").write_text(f"{key}\n")
     doctor = ("doctor", "--url", service.admin)
-    client_trusting = {"SSL_CERT_FILE": str(certificate.chain)}
-    code, output = await ran(*doctor, "--key-file", str(file), **client_trusting)
+    environment = {"SSL_CERT_FILE": str(certificate.chain)}
+    code, output = await run(*doctor, "--key-file", str(file), **environment)
     assert (code, "it is ready" in output) == (0, True), output
     wrong = f"{key[:-1]}{'a' if key[-1] != 'a' else 'b'}"
-    code, output = await ran(*doctor, PORTOLAN_KEY=wrong, **client_trusting)
+    code, output = await run(*doctor, PORTOLAN_KEY=wrong, **environment)
     assert (code, "requires a key of the operator" in output) == (1, True), output
     assert key[:-1] not in output
-    code, output = await ran(*doctor, PORTOLAN_KEY=key)
+    code, output = await run(*doctor, PORTOLAN_KEY=key)
     assert (code, "does not answer: ConnectError" in output) == (1, True), output
 
 
 async def test_coherence_is_proven_over_tls(
     service: Service, certificate: Certificate, key: str
 ) -> None:
-    """What `helm test` runs where the chart has both ports speak it."""
+    """`helm test` runs this if the chart has both ports use TLS."""
     prove = ("prove-coherence", service.data, "--admin", service.admin)
-    client_trusting = {"SSL_CERT_FILE": str(certificate.chain), "PORTOLAN_KEY": key}
-    code, output = await ran(*prove, **client_trusting)
+    environment = {"SSL_CERT_FILE": str(certificate.chain), "PORTOLAN_KEY": key}
+    code, output = await run(*prove, **environment)
     assert code == 0, output
     assert output.endswith("Proven.\n")

@@ -1,4 +1,4 @@
-"""A database of cacheable articles, on real servers, with a sketch of its own."""
+"""A database of cacheable articles, on real servers, with its own sketch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = b'{"hits": {"inc": 1}}'
 NOWHERE = "redis://127.0.0.1:1/0"
 MARGIN_S = 60.0
-"""No answer is too late to be kept on a machine that does something else for seconds."""
+"""So long that no answer is too late to be cached on a machine that pauses for seconds."""
 
 
 @dataclass
@@ -55,18 +55,18 @@ class Paper:
         return answer
 
     async def get(self, id_: str, query: str = "", **headers: str) -> httpx.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.http.get(f"articles/{id_}{query}", headers=named)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.http.get(f"articles/{id_}{query}", headers=fields)
 
     async def inc(self, id_: str) -> httpx.Response:
         return await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
 
     async def release_leases(self) -> None:
-        """Release the cached write leases of this replica, as after a while."""
+        """Release the cached write leases of this replica, as it does when they are idle."""
         await self.caches.leases.release_all()
 
     async def end_lease(self, token: WriteToken) -> None:
-        """Let the lease of a pending write be over, as after a while."""
+        """Expire the lease of a pending write."""
         leases = f"{{{self.namespace}:{self.database}/articles}}:leases"
         async with Redis.from_url(self.sketch_url) as redis:
             assert await redis.zadd(leases, {token.text: 0}, xx=True, ch=True) == 1
@@ -87,7 +87,7 @@ async def paper_on(
     peer: Paper | None = None,
     keys: int = 1_000_000,
 ) -> AsyncIterator[Paper]:
-    """Open a database of its own, or another replica of one that is open already."""
+    """Open a new database, or another replica of the service of `peer`."""
     settings = settings.model_copy(update={"cache_margin_s": MARGIN_S})
     limits = SketchLimits(
         longest_ttl_s=settings.cache_longest_s,
@@ -150,11 +150,11 @@ async def note(paper: Paper, text: str, id_: str = "") -> str:
 
 
 async def wait_for_listeners(paper: Paper, replicas: int) -> None:
-    """Wait until so many replicas receive notifications of contention."""
+    """Wait until this many replicas receive notifications of contention."""
     channel = f"{{{paper.namespace}:nobodys/class}}:pending"
 
-    async def by_all() -> bool:
+    async def all_receive() -> bool:
         return bool(await client.publish(channel, "nobodys/object#group") == replicas)
 
     async with Redis.from_url(paper.sketch_url) as client:
-        await eventually(by_all)
+        await eventually(all_receive)

@@ -1,7 +1,6 @@
-"""A small origin that speaks the HTTP contract of the sketch, and caches to put before it.
+"""A small origin with the HTTP contract of the sketch, and a cache to put before it.
 
-Its time is set by the tests, and so is how far each request gets: `hold` stops requests at a stage
-until they are let go.
+Tests set its time and pause its requests: `hold` stops a request at a stage until it is released.
 """
 
 from __future__ import annotations
@@ -46,23 +45,23 @@ class VirtualTime:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the time was advanced by so much."""
+        """Wait until the time has advanced by `seconds`."""
         woken = asyncio.get_running_loop().create_future()
         self.sleepers.append((self.now + seconds, woken))
         await woken
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self._now += seconds
         for at, woken in self.sleepers:
             if at <= self.now and not woken.done():
                 woken.set_result(None)
-        self.sleepers = [each for each in self.sleepers if not each[1].done()]
+        self.sleepers = [sleeper for sleeper in self.sleepers if not sleeper[1].done()]
 
 
 @dataclass
 class Exchange:
-    """One request as the origin saw it."""
+    """A request that the origin received."""
 
     method: str
     path: str
@@ -112,22 +111,22 @@ class Origin:
 
     Attributes:
         ttl_s: TTL of its answers.
-        filter_status: What it answers to requests for the filter.
-        batch_status: What it answers to requests for many objects at once.
-        batch_items: How many of them it answers; None: all.
-        batch_answer: What it answers in place of them; None: the objects.
-        is_partial: Whether it reports then that the objects are partial.
-        damage: Applied to each filter that leaves.
-        extra: Header fields put on every answer to a read or for the filter.
-        sets: What it sets with each write, whatever that names.
-        shows_whole: Whether it answers writes with the whole object, if that is preferred.
+        filter_status: Status of its responses to requests for the filter.
+        batch_status: Status of its responses to batches.
+        batch_items: How many objects of a batch it returns; None: all.
+        batch_answer: Body that it returns in place of the objects; None: the objects.
+        is_partial: Whether it reports the objects of a batch as partial.
+        damage: Applied to each filter before it is sent.
+        extra: Header fields of every response to a read or for the filter.
+        sets: Fields that it sets with each write in addition.
+        shows_whole: Whether it returns the whole object after a write, if the client prefers that.
         exchanges: The requests that it received.
-        batches: Ids that were requested at once.
-        valid_for_s: How long its filters may be used at most.
-        fresh: Whether its sketch knows that there was none before.
-        door: Where it is reached.
-        set_us: How far its clock was set, forward or back (microseconds).
-        dates: Whether its answers carry their date, where that is wanted.
+        batches: The ids of each batch.
+        valid_for_s: Validity of its filters.
+        fresh: Whether its sketch is known to be the first one.
+        endpoint: Where clients reach it.
+        set_us: Offset of its clock, forward or back (microseconds).
+        dates: Whether its responses carry their date if the client requests it.
     """
 
     def __init__(self, time: VirtualTime) -> None:
@@ -167,21 +166,21 @@ class Origin:
         return EPOCH_US + self.set_us + round(self.time.now * 1_000_000)
 
     def date_us(self) -> int:
-        """What a replica takes for the sketch's time."""
+        """The replica's estimate of the sketch's time."""
         return self.clock_us()
 
     def hold(self, method: str, end: str, stage: Stage = "arrived") -> Pause:
-        """Stop the next request whose path ends so."""
+        """Pause the next request whose path ends with `end`."""
         pause = Pause(method, end, stage)
         self._pauses.append(pause)
         return pause
 
     def requests(self, method: str = "GET", but: str = "/sketch") -> list[Exchange]:
-        """Return the requests that it received, but for filters."""
+        """Return the received requests, except those for filters."""
         return [e for e in self.exchanges if e.method == method and not e.path.endswith(but)]
 
     def filters(self) -> list[Exchange]:
-        return [each for each in self.exchanges if each.path.endswith("/sketch")]
+        return [e for e in self.exchanges if e.path.endswith("/sketch")]
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
@@ -201,15 +200,15 @@ class Origin:
 
     async def reply(self, exchange: Exchange, body: bytes) -> Reply:
         await self._pass("arrived", exchange)
-        where = [unquote(segment) for segment in exchange.path.partition("?")[0].split("/")[3:]]
-        if where == ["sketch"]:
+        segments = [unquote(segment) for segment in exchange.path.partition("?")[0].split("/")[3:]]
+        if segments == ["sketch"]:
             reply = await self._filter(exchange)
-        elif where == ["batch"]:
+        elif segments == ["batch"]:
             reply = self._batch(json.loads(body)["operations"])
         elif exchange.method == "GET":
-            reply = await self._read(exchange, where[0], where[1])
+            reply = await self._read(exchange, segments[0], segments[1])
         else:
-            return await self._write(exchange, where[0], where[1:], body)
+            return await self._write(exchange, segments[0], segments[1:], body)
         reply.headers.update(self.extra)
         await self._pass("read", exchange)
         return reply
@@ -245,8 +244,8 @@ class Origin:
 
     def _keys(self, class_name: str, id_: str, fields: set[str] | None = None) -> list[str]:
         groups = self.groups[class_name].items()
-        shown = [name for name, members in groups if fields is None or fields & set(members)]
-        return [f"{class_name}/{id_}#{name}" for name in shown]
+        names = [name for name, members in groups if fields is None or fields & set(members)]
+        return [f"{class_name}/{id_}#{name}" for name in names]
 
     async def _read(self, exchange: Exchange, class_name: str, id_: str) -> Reply:
         parameters = dict(parse_qsl(exchange.path.partition("?")[2]))
@@ -274,31 +273,31 @@ class Origin:
         headers["etag"] = f'"j1.{versions}"'
         if exchange.headers.get("if-none-match") == headers["etag"]:
             return Reply(304, b"", headers)
-        shown = {k: v for k, v in value.items() if fields is None or k in fields}
+        visible = {k: v for k, v in value.items() if fields is None or k in fields}
         headers["content-type"] = "application/json"
-        return Reply(200, json.dumps({"id": id_} | shown).encode(), headers)
+        return Reply(200, json.dumps({"id": id_} | visible).encode(), headers)
 
     def _batch(self, operations: list[dict[str, str]]) -> Reply:
-        """Answer reads, which are all that is requested in batches here."""
-        self.batches.append([each["id"] for each in operations])
+        """Answer a batch, which has reads only."""
+        self.batches.append([operation["id"] for operation in operations])
         if self.batch_status != 200:
             return problem(self.batch_status, "unavailable")
         if self.batch_answer is not None:
             return Reply(200, self.batch_answer)
-        answered = operations[: self.batch_items]
-        return Reply(200, json.dumps([self._item(each) for each in answered]).encode())
+        included = operations[: self.batch_items]
+        return Reply(200, json.dumps([self._item(operation) for operation in included]).encode())
 
     def _item(self, operation: dict[str, str]) -> dict[str, Any]:
         assert operation["op"] == "get"
         reference = class_name, id_ = operation["class"], operation["id"]
         if reference not in self.objects:
             return {"status": 404, "id": id_, "problem": {}}
-        found: dict[str, Any] = {"id": id_, "etag": self.tag(class_name, id_)}
-        if operation["if_none_match"] == found["etag"]:
-            return {"status": 304, **found}
+        item: dict[str, Any] = {"id": id_, "etag": self.tag(class_name, id_)}
+        if operation["if_none_match"] == item["etag"]:
+            return {"status": 304, **item}
         if self.is_partial:
-            found["partial"] = ["main"]
-        return {"status": 200, **found, "body": {"id": id_} | self.objects[reference]}
+            item["partial"] = ["main"]
+        return {"status": 200, **item, "body": {"id": id_} | self.objects[reference]}
 
     def _lifetime(self, now_us: int, ttl_us: int) -> dict[str, str]:
         shared = f"public, max-age=0, s-maxage={ttl_us // 1_000_000}, must-revalidate"
@@ -309,17 +308,17 @@ class Origin:
         }
 
     async def _write(
-        self, exchange: Exchange, class_name: str, where: list[str], body: bytes
+        self, exchange: Exchange, class_name: str, segments: list[str], body: bytes
     ) -> Reply:
         value = json.loads(body or b"null")
-        id_ = where[0] if where else value.get("id", "made")
+        id_ = segments[0] if segments else value.get("id", "made")
         if_match = exchange.headers.get("if-match")
         if if_match is not None and if_match != self.tag(class_name, id_):
             return problem(412, "precondition-failed")
         if exchange.method == "DELETE" and (class_name, id_) not in self.objects:
             return problem(404, "not-found")
-        touched = {*value, *self.sets} if exchange.method == "PATCH" else None
-        keys = self._keys(class_name, id_, touched)
+        fields = {*value, *self.sets} if exchange.method == "PATCH" else None
+        keys = self._keys(class_name, id_, fields)
         partition = Partition("news", class_name)
         self._tokens += 1
         token = str(self._tokens)
@@ -333,12 +332,12 @@ class Origin:
         if exchange.method == "DELETE":
             return Reply(204, b"", headers)
         headers["etag"] = self.tag(class_name, id_)
-        if not where:
+        if not segments:
             headers["location"] = f"/v1/news/{class_name}/{id_}"
         if self.shows_whole and exchange.headers.get("prefer") == "return=representation":
             headers["preference-applied"] = "return=representation"
-        shown = {"id": id_} | self.objects[class_name, id_]
-        return Reply(200 if where else 201, json.dumps(shown).encode(), headers)
+        document = {"id": id_} | self.objects[class_name, id_]
+        return Reply(200 if segments else 201, json.dumps(document).encode(), headers)
 
     def _store(self, method: str, class_name: str, id_: str, value: Any) -> None:
         if method == "DELETE":
@@ -361,12 +360,12 @@ class Origin:
 
 
 class SharedCache:
-    """A cache on the way, which does not use filters.
+    """A cache before the origin, which does not use filters.
 
     Attributes:
         shows_age: Whether its answers have the header Age.
         obeys: Whether `no-cache` of a request makes it go to the origin.
-        cached: What it keeps, and since when and until when.
+        cached: Its replies, with the times at which it stored them and at which they expire.
     """
 
     def __init__(self, origin: Origin) -> None:

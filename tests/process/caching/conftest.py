@@ -1,4 +1,4 @@
-"""The origin of the tests of clients, and leases that only a test ends."""
+"""The origin for tests of clients, and leases that only a test ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def fresh(
 
 @pytest.fixture
 def long_leases(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cached leases are ended by nothing but what a test does."""
+    """Only the test ends cached leases."""
     monkeypatch.setattr(paper.caches.leases, "usable_s", 600.0)
     monkeypatch.setattr(CachedLeases, "idle_s", 600.0)
     monkeypatch.setattr(CachedLeases, "old_share", inf)

@@ -30,7 +30,7 @@ COUNTS = {
         "share": {"type": "float"},
     }
 }
-"""What the result of `example.count` fits."""
+"""A class for the result of `example.count`."""
 
 CLASSES: dict[str, Any] = {
     "articles": {"cache": {"visibility": "public"}, "fields": FIELDS},
@@ -39,20 +39,20 @@ CLASSES: dict[str, Any] = {
 }
 
 CALLERS = ("anonymous", "stranger", "bare", "own", "operator")
-"""Without a key; with all rights of another tenant; of the owner's tenant with another scope than
-what is needed; with the scope that is needed; and with all rights of the operator."""
+"""Without a key; with all rights of another tenant; of the owner's tenant with a scope other than
+the required one; with the required scope; and with all rights of the operator."""
 
 
 @dataclass
 class Guarded:
-    """A running installation, and keys of its people.
+    """A running installation, and keys of its callers.
 
     Attributes:
-        container: What serves.
+        container: The services.
         database: The database, owned by ``owner``.
         owner: Its tenant.
-        other_tenant: Another tenant, which owns a database of no schema.
-        keys: Keys by the grants that they have; "operator" and "stranger" besides.
+        other_tenant: Another tenant, which owns a database without a schema.
+        keys: The texts of keys by tenant and grants.
     """
 
     container: Container
@@ -68,7 +68,7 @@ class Guarded:
         self.admin = _client(self.container.admin)
 
     async def key(self, *grants: str, tenant: str | None = None) -> str:
-        """Return the text of a key with some grants, created once."""
+        """Return the text of a key with these grants, which the first call creates."""
         tenant = tenant or self.owner
         name = f"{tenant} {' '.join(grants)}"
         if name not in self.keys:
@@ -78,7 +78,7 @@ class Guarded:
         return self.keys[name]
 
     async def headers(self, caller: str, scope: str) -> dict[str, str]:
-        """Return the Authorization field of one of `CALLERS` where `scope` is needed."""
+        """Return the Authorization field of one of `CALLERS` where `scope` is required."""
         match caller:
             case "anonymous":
                 return {}
@@ -139,12 +139,12 @@ async def _fill(container: Container) -> Guarded:
     operator = await running.headers("operator", "write")
     # Over HTTP, so that the sketch is notified of the classes and lets answers be kept at once.
     path = f"/admin/v1/schemas/{running.database}"
-    set_ = await running.admin.put(path, json={"classes": CLASSES}, headers=operator)
-    assert set_.status_code == 200, set_.text
+    schema_reply = await running.admin.put(path, json={"classes": CLASSES}, headers=operator)
+    assert schema_reply.status_code == 200, schema_reply.text
     for name in CLASSES:
         path = f"/v1/{running.database}/{name}/there"
-        written = await running.data.put(path, json={"title": name}, headers=operator)
-        assert written.status_code == 201, written.text
+        object_reply = await running.data.put(path, json={"title": name}, headers=operator)
+        assert object_reply.status_code == 201, object_reply.text
     return running
 
 

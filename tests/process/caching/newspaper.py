@@ -1,4 +1,4 @@
-"""The data API over a data plane in memory, with a small newspaper for a schema."""
+"""The data API over a data plane in memory, with the schema of a small newspaper."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OPTIONS = DataOptions(
 
 @dataclass
 class Newspaper:
-    """The application, its plane, what it observed, and a client."""
+    """The application, its plane, its observations, and a client."""
 
     client: httpx.AsyncClient
     app: DataApi
@@ -59,8 +59,8 @@ class Newspaper:
         return answer
 
     async def patch(self, address: str, type_: str, body: Any, **headers: str) -> httpx.Response:
-        sent = {"content-type": type_} | {k.replace("_", "-"): v for k, v in headers.items()}
-        return await self.client.patch(address, json=body, headers=sent)
+        fields = {"content-type": type_} | {k.replace("_", "-"): v for k, v in headers.items()}
+        return await self.client.patch(address, json=body, headers=fields)
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def newspaper(options: DataOptions = OPTIONS) -> AsyncIterator[Newspaper]:
 
 
 def assert_problem(answer: httpx.Response, status: int, slug: str, *pointers: str) -> Any:
-    """Check the shape that every problem has; return the document."""
+    """Check the members that every problem has; return the document."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["cache-control"] == "no-store"
@@ -84,6 +84,6 @@ def assert_problem(answer: httpx.Response, status: int, slug: str, *pointers: st
     assert document["instance"] == answer.headers["x-request-id"]
     assert document["title"]
     assert document["detail"]
-    reported = [mistake["pointer"] for mistake in document.get("errors", [])]
+    reported = [error["pointer"] for error in document.get("errors", [])]
     assert set(pointers) <= set(reported), reported
     return document

@@ -21,7 +21,7 @@ App = Callable[..., Awaitable[None]]
 
 @dataclass
 class Reply:
-    """An answer; the connection of one that is not complete is closed behind its body."""
+    """A response; the connection is closed after its body unless it is complete."""
 
     status: int
     body: bytes = b""
@@ -44,7 +44,7 @@ async def send_reply(reply: Reply, send: Any) -> None:
 
 
 class Script:
-    """An application that sends prepared replies: one after the other, and the last one again."""
+    """An application that sends prepared replies in order, and repeats the last one."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = [*replies]
@@ -80,7 +80,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app: App) -> AsyncIterator[str]:
-    """Serve an application on loopback; yields its address."""
+    """Serve an application on loopback; yield its address."""
     config = uvicorn.Config(
         app,
         lifespan="off",

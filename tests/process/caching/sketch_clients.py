@@ -22,12 +22,12 @@ OLD = {"title": "old", "text": "t", "hits": 1}
 async def connected(
     origin: Origin, app: App | None = None, **options: Any
 ) -> AsyncIterator[CoherentClient]:
-    chosen: dict[str, Any] = {"mode": "lazy", "delta_s": 10.0} | options
+    arguments: dict[str, Any] = {"mode": "lazy", "delta_s": 10.0} | options
     time = origin.time
     assert origin.endpoint is not None
     origin.endpoint.app = app or origin
     async with CoherentClient(
-        origin.endpoint.url, "news", clock=time, sleep=time.sleep, **chosen
+        origin.endpoint.url, "news", clock=time, sleep=time.sleep, **arguments
     ) as client:
         yield client
 

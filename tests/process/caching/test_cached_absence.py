@@ -1,6 +1,6 @@
 """Answers with status 404 are cached like any other: creation is a write to the absent object.
 
-docs/coherence.md, "Absent objects", writes the schedules down.
+docs/coherence.md, "Absent objects", lists the schedules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READER: dict[str, Location] = {
     "report, create, read": (lambda paper: paper.running.mediator.data, "read", "before"),
     "report, read, create": (lambda paper: paper.running.mediator.data, "read", "after"),
 }
-"""Where a whole creation comes in between the steps of a reader, and what it finds then."""
+"""Where a complete creation runs between the steps of a reader."""
 
 WRITER: dict[str, Location] = {
     "read, begin": (lambda paper: paper.caches.guard, "begin", "before"),
@@ -38,7 +38,7 @@ WRITER: dict[str, Location] = {
     "write, read, end": (lambda paper: paper.caches.guard, "end", "before"),
     "end, read, acknowledge": (lambda paper: paper.caches.guard, "end", "after"),
 }
-"""Where a whole read comes in between the steps of a creation."""
+"""Where a complete read runs between the steps of a creation."""
 
 
 @pytest.fixture
@@ -47,22 +47,22 @@ def id_() -> str:
 
 
 def interrupt(patch: pytest.MonkeyPatch, paper: Paper, location: Location, step: Step) -> None:
-    """Run an action before or after the first call of a method."""
+    """Run a step before or after the first call of a method."""
     find, name, when = location
-    target, waiting = find(paper), [step]
+    target, steps = find(paper), [step]
     call = getattr(target, name)
 
-    async def interrupted(*given: Any, **named: Any) -> Any:
-        first = waiting.pop() if waiting else None
-        if first is not None and when == "before":
-            await first()
+    async def call_with_step(*args: Any, **kwargs: Any) -> Any:
+        first_step = steps.pop() if steps else None
+        if first_step is not None and when == "before":
+            await first_step()
         try:
-            return await call(*given, **named)
+            return await call(*args, **kwargs)
         finally:
-            if first is not None and when == "after":
-                await first()
+            if first_step is not None and when == "after":
+                await first_step()
 
-    patch.setattr(target, name, interrupted)
+    patch.setattr(target, name, call_with_step)
 
 
 async def is_covered(paper: Paper, id_: str, query: str, answer: httpx.Response) -> bool:
@@ -78,9 +78,9 @@ async def test_a_404_is_cacheable_like_any_other_response(paper: Paper, id_: str
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     await paper.put(id_)
-    there = await paper.get(id_, if_none_match='"j1.main:1"')
+    existing = await paper.get(id_, if_none_match='"j1.main:1"')
     for name in ("cache-control", "cdn-cache-control", "xkey", "cache-tag", "cache-groups"):
-        assert answer.headers[name] == there.headers[name]
+        assert answer.headers[name] == existing.headers[name]
     end_us = int(answer.headers["portolan-expires"])
     assert answer.headers["x-accel-expires"] == f"@{end_us // 1_000_000}"
     assert answer.headers["cache-status"] == "Portolan; fwd=miss; ttl=60"
@@ -95,7 +95,7 @@ async def test_private_absence_is_for_the_client_alone(paper: Paper, id_: str) -
 
 
 @pytest.mark.parametrize("address", ["secrets/a", "mortals/a", "none/a", "articles/a?fields=none"])
-async def test_other_errors_are_not_kept(paper: Paper, address: str) -> None:
+async def test_other_errors_are_not_cacheable(paper: Paper, address: str) -> None:
     answer = await paper.http.get(address)
     assert answer.is_client_error
     assert answer.headers["cache-control"] == "no-store"
@@ -126,7 +126,7 @@ async def test_a_creation_between_the_steps_of_a_reader_is_not_missed(
 
 @pytest.mark.parametrize("query", GROUPS)
 @pytest.mark.parametrize("schedule", WRITER)
-async def test_a_reader_between_the_steps_of_a_creation_keeps_nothing_old(
+async def test_a_reader_between_the_steps_of_a_creation_caches_nothing_old(
     paper: Paper, id_: str, query: str, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[httpx.Response] = []
@@ -159,11 +159,11 @@ async def test_without_the_begin_of_a_creation_a_stale_404_is_missed(
 async def test_without_the_report_of_an_absence_a_stale_404_is_missed(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreported(_: Partition, keys: Sequence[str], ttl_s: float) -> CacheGrant:
+    async def grant_without_report(_: Partition, keys: Sequence[str], ttl_s: float) -> CacheGrant:
         now_us = (await paper.filter()).snapshot.time_us
         return CacheGrant(now_us, round(ttl_s * 1_000_000), (None,) * len(keys))
 
-    monkeypatch.setattr(paper.caches.sketch, "report_read", unreported)
+    monkeypatch.setattr(paper.caches.sketch, "report_read", grant_without_report)
     answer = await paper.get(id_)
     await paper.put(id_)
     assert not await is_covered(paper, id_, "", answer)
@@ -182,22 +182,22 @@ async def test_a_client_sees_a_creation_within_its_bound_and_its_own_at_once(
     paper: Paper, id_: str
 ) -> None:
     transport = httpx.ASGITransport(paper.api)
-    async with CoherentClient("http://test", paper.database, transport=transport) as own:
+    async with CoherentClient("http://test", paper.database, transport=transport) as client:
 
         async def from_its_own_cache() -> bool:
-            read = await own.get("articles", id_, missing_ok=True)
+            read = await client.get("articles", id_, missing_ok=True)
             assert read.value is None
             return read.source is Source.OWN
 
         await eventually(from_its_own_cache)
         await paper.put(id_)
-        await own.refresh_filter()
-        assert (await own.get("articles", id_)).value is not None
-        mine = unique("a")
+        await client.refresh_filter()
+        assert (await client.get("articles", id_)).value is not None
+        own_id = unique("a")
         with pytest.raises(NotFound):
-            await own.get("articles", mine)
-        await own.put("articles", mine, {"title": "Mine"})
-        assert (await own.get("articles", mine)).value is not None
+            await client.get("articles", own_id)
+        await client.put("articles", own_id, {"title": "Mine"})
+        assert (await client.get("articles", own_id)).value is not None
 
 
 async def test_ids_that_do_not_exist_take_no_more_room_than_the_bound(
@@ -206,7 +206,9 @@ async def test_ids_that_do_not_exist_take_no_more_room_than_the_bound(
     url, settings = redis_config.url, CacheSettings()
     async with paper_on(own_systems, own_catalogue, url, settings, keys=20) as paper:
         answers = [await paper.get(unique("x")) for _ in range(15)]
-        assert ["portolan-expires" in it.headers for it in answers] == [True] * 10 + [False] * 5
-        assert {it.headers["cache-control"] for it in answers[10:]} == {"no-store"}
+        assert ["portolan-expires" in answer.headers for answer in answers] == [True] * 10 + [
+            False
+        ] * 5
+        assert {answer.headers["cache-control"] for answer in answers[10:]} == {"no-store"}
         [state] = await paper.caches.sketch.states([paper.partition])
         assert state.handed_out == 20

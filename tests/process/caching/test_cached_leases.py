@@ -1,4 +1,4 @@
-"""Cached write leases on a real sketch: what they save, and what releases them."""
+"""Cached write leases on a real sketch: the calls they save, and their release."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ IDLE_S, OLD_SHARE = CachedLeases.idle_s, CachedLeases.old_share
 
 @dataclass
 class Calls:
-    """What a replica sent to the sketch of its writes."""
+    """The calls of the sketch for a replica's writes."""
 
     started: list[Sequence[str]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
-    def of(self, paper: Paper, patched: pytest.MonkeyPatch) -> Calls:
+    def record(self, paper: Paper, patch: pytest.MonkeyPatch) -> Calls:
         sketch = paper.caches.sketch
         begin, end = sketch.begin, sketch.end
 
@@ -38,12 +38,12 @@ class Calls:
             self.started.append(keys)
             return await begin(partition, keys, token)
 
-        async def recorded_end(partition: Any, token: str, *more: Any) -> Any:
+        async def recorded_end(partition: Any, token: str, *args: Any) -> Any:
             self.ended.append(token)
-            return await end(partition, token, *more)
+            return await end(partition, token, *args)
 
-        patched.setattr(sketch, "begin", recorded_begin)
-        patched.setattr(sketch, "end", recorded_end)
+        patch.setattr(sketch, "begin", recorded_begin)
+        patch.setattr(sketch, "end", recorded_end)
         return self
 
 
@@ -52,7 +52,7 @@ async def pending(paper: Paper) -> int:
     return state.pending
 
 
-async def created_object(paper: Paper) -> str:
+async def create_object(paper: Paper) -> str:
     """Create an object without pending writes."""
     id_ = unique("a")
     await paper.put(id_)
@@ -64,8 +64,8 @@ async def created_object(paper: Paper) -> str:
 async def test_further_writes_reuse_the_cached_lease(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await created_object(paper)
-    calls = Calls().of(paper, monkeypatch)
+    id_ = await create_object(paper)
+    calls = Calls().record(paper, monkeypatch)
     for _ in range(5):
         assert (await paper.inc(id_)).is_success
     assert calls.started == [[f"articles/{id_}#hits"]]
@@ -76,27 +76,25 @@ async def test_further_writes_reuse_the_cached_lease(
 
 
 @pytest.mark.usefixtures("long_leases")
-async def test_leases_that_are_used_no_more_are_ended(
-    paper: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    id_ = await created_object(paper)
+async def test_idle_leases_are_ended(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+    id_ = await create_object(paper)
     await paper.inc(id_)
     assert await pending(paper) == 1
     monkeypatch.setattr(CachedLeases, "idle_s", IDLE_S)
 
-    async def none() -> bool:
+    async def nothing_is_pending() -> bool:
         return await pending(paper) == 0
 
-    await eventually(none)
+    await eventually(nothing_is_pending)
 
 
 @pytest.mark.usefixtures("long_leases")
 async def test_a_write_to_a_cached_key_ends_before_it_is_acknowledged(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await created_object(paper)
+    id_ = await create_object(paper)
     assert cacheable(await paper.get(id_))
-    calls = Calls().of(paper, monkeypatch)
+    calls = Calls().record(paper, monkeypatch)
     for number in (1, 2):
         await paper.inc(id_)
         assert len(calls.started) == len(calls.ended) == number
@@ -108,33 +106,33 @@ async def test_a_write_to_a_cached_key_ends_before_it_is_acknowledged(
 async def test_a_read_at_the_same_replica_releases_the_lease_at_once(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await created_object(paper)
+    id_ = await create_object(paper)
     await paper.inc(id_)
     assert cacheable(await paper.get(id_))
-    calls = Calls().of(paper, monkeypatch)
+    calls = Calls().record(paper, monkeypatch)
     await paper.inc(id_)
     assert len(calls.started) == len(calls.ended) == 1
 
 
 @pytest.mark.usefixtures("long_leases")
 async def test_a_read_at_another_replica_releases_the_lease(paper: Paper, other: Paper) -> None:
-    """However often the record is written: the writer is notified of the reader at once."""
+    """The writer is notified of the reader at once, however often it writes."""
     await wait_for_listeners(paper, 2)
-    id_ = await created_object(paper)
+    id_ = await create_object(paper)
     await paper.inc(id_)
     assert not cacheable(await other.get(id_))
 
-    async def found() -> bool:
+    async def is_cacheable() -> bool:
         await paper.inc(id_)
         return cacheable(await other.get(id_))
 
-    await eventually(found)
+    await eventually(is_cacheable)
 
-    async def avoided() -> bool:
+    async def is_avoided() -> bool:
         key, replicas = f"articles/{id_}#hits", (paper, other)
-        return all(it.caches.leases.is_avoided(paper.partition, key) for it in replicas)
+        return all(replica.caches.leases.is_avoided(paper.partition, key) for replica in replicas)
 
-    await eventually(avoided)
+    await eventually(is_avoided)
 
 
 @pytest.mark.usefixtures("long_leases")
@@ -142,9 +140,9 @@ async def test_a_lease_that_is_being_used_is_released_after_its_last_write(
     paper: Paper, other: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await wait_for_listeners(paper, 2)
-    id_ = await created_object(paper)
+    id_ = await create_object(paper)
     await paper.inc(id_)
-    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
+    leases, calls = paper.caches.leases, Calls().record(paper, monkeypatch)
     token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
     assert not cacheable(await other.get(id_))
 
@@ -164,17 +162,17 @@ async def test_a_lease_that_is_being_used_is_released_after_its_last_write(
 async def test_a_lease_that_is_being_ended_is_not_ended_by_a_round_as_well(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await created_object(paper)
+    id_ = await create_object(paper)
     await paper.inc(id_)
-    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
-    sketch, recorded = paper.caches.sketch, paper.caches.sketch.end
+    leases, calls = paper.caches.leases, Calls().record(paper, monkeypatch)
+    sketch, end = paper.caches.sketch, paper.caches.sketch.end
 
-    async def during_a_round(*given: Any) -> Any:
-        monkeypatch.setattr(sketch, "end", recorded)
+    async def end_during_a_round(*args: Any) -> Any:
+        monkeypatch.setattr(sketch, "end", end)
         await leases.release_due()
-        return await recorded(*given)
+        return await end(*args)
 
-    monkeypatch.setattr(sketch, "end", during_a_round)
+    monkeypatch.setattr(sketch, "end", end_during_a_round)
     await leases.release(paper.partition, [f"articles/{id_}#hits"])
     assert len(calls.ended) == 1
     assert leases.tokens == ()
@@ -184,9 +182,9 @@ async def test_a_lease_that_is_being_ended_is_not_ended_by_a_round_as_well(
 async def test_a_lease_that_is_about_to_be_ended_is_not_ended_by_a_round_as_well(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await created_object(paper)
+    id_ = await create_object(paper)
     await paper.inc(id_)
-    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
+    leases, calls = paper.caches.leases, Calls().record(paper, monkeypatch)
     keys = [f"articles/{id_}#hits"]
     await asyncio.gather(leases.release(paper.partition, keys), leases.release_due())
     assert len(calls.ended) == 1
@@ -197,23 +195,23 @@ async def test_a_lease_that_is_about_to_be_ended_is_not_ended_by_a_round_as_well
 async def test_a_lease_is_not_ended_again_because_another_one_could_not_be(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [await created_object(paper) for _ in range(2)]
+    ids = [await create_object(paper) for _ in range(2)]
     for id_ in ids:
         await paper.inc(id_)
-    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
-    sketch, recorded = paper.caches.sketch, paper.caches.sketch.end
-    begun: list[str] = []
-    failed, go_on = asyncio.Event(), asyncio.Event()
+    leases, calls = paper.caches.leases, Calls().record(paper, monkeypatch)
+    sketch, end = paper.caches.sketch, paper.caches.sketch.end
+    tokens: list[str] = []
+    failed, resume = asyncio.Event(), asyncio.Event()
 
-    async def one_fails(partition: Any, token: str, *more: Any) -> Any:
-        begun.append(token)
-        if len(begun) == 1:
+    async def fail_first(partition: Any, token: str, *args: Any) -> Any:
+        tokens.append(token)
+        if len(tokens) == 1:
             failed.set()
             raise SketchUnavailable
-        await go_on.wait()
-        return await recorded(partition, token, *more)
+        await resume.wait()
+        return await end(partition, token, *args)
 
-    monkeypatch.setattr(sketch, "end", one_fails)
+    monkeypatch.setattr(sketch, "end", fail_first)
     keys = [f"articles/{id_}#hits" for id_ in ids]
     releasing = asyncio.create_task(leases.release(paper.partition, keys))
     await failed.wait()
@@ -221,12 +219,12 @@ async def test_a_lease_is_not_ended_again_because_another_one_could_not_be(
         await asyncio.sleep(0)
     round_ = asyncio.create_task(leases.release_due())
     await asyncio.sleep(0)
-    go_on.set()
+    resume.set()
     await asyncio.gather(releasing, round_)
-    assert begun[1] not in begun[2:]
-    monkeypatch.setattr(sketch, "end", recorded)
+    assert tokens[1] not in tokens[2:]
+    monkeypatch.setattr(sketch, "end", end)
     await leases.release_due()
-    assert calls.ended.count(begun[1]) == 1
+    assert calls.ended.count(tokens[1]) == 1
     assert leases.tokens == ()
 
 
@@ -238,23 +236,23 @@ async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
     paper: Paper,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often the record is written: the lease is old some time, and not renewed."""
-    monkeypatch.setattr(RedisSketch, "listen", _never_listens)
+    """The lease becomes too old, however often the record is written, and is not renewed."""
+    monkeypatch.setattr(RedisSketch, "listen", _never_listen)
     settings = CacheSettings()
     async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as isolated:
-        id_ = await created_object(isolated)
+        id_ = await create_object(isolated)
         await isolated.inc(id_)
         assert not cacheable(await paper.get(id_))
         monkeypatch.setattr(CachedLeases, "old_share", OLD_SHARE)
 
-        async def found() -> bool:
+        async def is_cacheable() -> bool:
             await isolated.inc(id_)
             return cacheable(await paper.get(id_))
 
-        await eventually(found)
+        await eventually(is_cacheable)
 
 
-async def _never_listens(_sketch: RedisSketch, _on_contention: OnContention) -> None:
+async def _never_listen(_sketch: RedisSketch, _on_contention: OnContention) -> None:
     """Receive no notification."""
 
 
@@ -266,17 +264,17 @@ async def test_a_replica_that_stops_leaves_nothing_pending(
     paper: Paper,
 ) -> None:
     settings = CacheSettings()
-    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as gone:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as stopping:
         for _ in range(20):
-            await gone.put(unique("a"))
+            await stopping.put(unique("a"))
         assert await pending(paper) > 0
     assert await pending(paper) == 0
 
 
 @pytest.mark.usefixtures("long_leases")
-async def test_a_fenced_lease_takes_no_more_writes(paper: Paper) -> None:
-    """As if the replica had stalled for longer than the lease, and another one had recovered."""
-    id_ = await created_object(paper)
+async def test_a_fenced_lease_takes_no_further_writes(paper: Paper) -> None:
+    """As if the replica had stalled for longer than the lease, and another one had recovered it."""
+    id_ = await create_object(paper)
     await paper.inc(id_)
     [token] = paper.caches.leases.tokens
     key = CacheKey("articles", id_, "hits")
@@ -291,15 +289,15 @@ async def test_a_fenced_lease_takes_no_more_writes(paper: Paper) -> None:
 
 
 @pytest.mark.usefixtures("long_leases")
-async def test_after_a_loss_nothing_is_kept_though_writes_go_on(
+async def test_after_a_loss_nothing_is_cacheable_though_writes_continue(
     fresh: Paper, redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paper, id_ = fresh, await created_object(fresh)
+    paper, id_ = fresh, await create_object(fresh)
     await paper.inc(id_)
     async with Redis.from_url(redis_config.url) as redis:
         keys = [key async for key in redis.scan_iter(f"*{paper.namespace}*", count=10_000)]
         await redis.delete(*keys)
-    calls = Calls().of(paper, monkeypatch)
+    calls = Calls().record(paper, monkeypatch)
     assert (await paper.inc(id_)).is_success
     assert calls.started == []
     assert not cacheable(await paper.get(id_))
@@ -309,12 +307,12 @@ async def test_after_a_loss_nothing_is_kept_though_writes_go_on(
 
 @pytest.mark.usefixtures("long_leases")
 async def test_a_lease_that_never_ends_is_recovered_by_another_replica(paper: Paper) -> None:
-    """The pending write of several writes, of which all but the last were acknowledged."""
-    id_ = await created_object(paper)
+    """Several writes share a pending write; all but the last were acknowledged."""
+    id_ = await create_object(paper)
     await paper.inc(id_)
     leases = paper.caches.leases
     token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
-    assert token, "a write begins that never ends"
+    assert token, "a write starts that never ends"
 
     async def recovered() -> bool:
         return cacheable(await paper.get(id_))

@@ -26,7 +26,7 @@ def id_() -> str:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are dated though the replica has not looked at the sketch's clock for seconds."""
+    """Answers are dated even if the replica read the sketch's clock seconds ago."""
     monkeypatch.setattr(clock_watch, "LATE_S", 600.0)
 
 
@@ -60,7 +60,7 @@ async def test_private_answers_are_for_the_client_alone(paper: Paper, id_: str) 
 
 
 @pytest.mark.parametrize("class_name", ["secrets", "mortals"])
-async def test_other_classes_are_revalidated_always(
+async def test_other_classes_are_always_revalidated(
     paper: Paper, id_: str, class_name: str
 ) -> None:
     await paper.http.put(f"{class_name}/{id_}", json={})
@@ -69,32 +69,32 @@ async def test_other_classes_are_revalidated_always(
     assert "portolan-expires" not in headers
 
 
-async def test_only_writes_of_classes_that_are_cached_are_learnt_from(
+async def test_the_estimator_learns_only_from_writes_to_cached_classes(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is learnt takes memory for each key that is ever written."""
-    learnt: set[str] = set()
+    """Learning takes memory for each key ever written."""
+    class_names: set[str] = set()
 
     def wrote(partition: Partition, *_: object) -> None:
-        learnt.add(partition.class_name)
+        class_names.add(partition.class_name)
 
     monkeypatch.setattr(paper.caches.estimator, "wrote", wrote)
     for class_name in ("articles", "notes", "secrets"):
         answer = await paper.http.put(f"{class_name}/{id_}", json={})
         assert answer.status_code == 201, answer.text
-    assert learnt == {"articles", "notes"}
+    assert class_names == {"articles", "notes"}
 
 
 async def test_other_parameters_and_preferences_are_not_cacheable(paper: Paper, id_: str) -> None:
     put = await paper.put(id_)
     assert (await paper.get(id_, "?fields=title,hits")).headers["cache-control"] == "no-store"
-    wish = f"at-least={put.headers['portolan-position']}"
-    assert "portolan-expires" not in (await paper.get(id_, prefer=wish)).headers
-    kept = await paper.get(id_, prefer="consistency=strong")
-    assert "portolan-expires" in kept.headers
+    preference = f"at-least={put.headers['portolan-position']}"
+    assert "portolan-expires" not in (await paper.get(id_, prefer=preference)).headers
+    strong = await paper.get(id_, prefer="consistency=strong")
+    assert "portolan-expires" in strong.headers
 
 
-async def test_a_write_puts_what_caches_may_hold_into_the_filter(paper: Paper, id_: str) -> None:
+async def test_a_write_adds_the_keys_of_cached_copies_to_the_filter(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     assert not (await paper.filter()).contains(f"articles/{id_}#main")
     await paper.get(id_)
@@ -113,8 +113,8 @@ async def test_a_projection_stays_cacheable_while_a_counter_is_hot(paper: Paper,
     await paper.inc(id_)
     snapshot = await paper.filter()
     assert not any(map(snapshot.contains, [f"articles/{id_}#main"]))
-    again = await paper.get(id_, "?fields=title", if_none_match=article.headers["etag"])
-    assert again.status_code == 304
+    confirmed = await paper.get(id_, "?fields=title", if_none_match=article.headers["etag"])
+    assert confirmed.status_code == 304
 
 
 async def test_deletion_and_recreation_are_writes(paper: Paper, id_: str) -> None:
@@ -132,30 +132,30 @@ async def test_a_current_copy_is_confirmed_without_a_store(paper: Paper, id_: st
     await paper.inc(id_)
     tag = (await paper.get(id_)).headers["etag"]
 
-    async def known() -> bool:
+    async def is_confirmed() -> bool:
         answer = await paper.get(id_, if_none_match=tag)
         assert answer.status_code == 304
         assert answer.headers["etag"] == tag
         assert "portolan-expires" in answer.headers
         return answer.headers["cache-status"].startswith("Portolan; hit")
 
-    await eventually(known)
+    await eventually(is_confirmed)
     paper.running.observed.clear()
-    assert await known()
+    assert await is_confirmed()
     names = [type(observation).__name__ for observation in paper.running.observed]
     assert "StoreCallFinished" not in names
     await paper.inc(id_)
     assert (await paper.get(id_, if_none_match=tag)).status_code == 200
 
 
-async def test_nothing_is_kept_while_a_write_is_pending(paper: Paper, id_: str) -> None:
+async def test_nothing_is_cacheable_while_a_write_is_pending(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     token = await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
     answer = await paper.get(id_)
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-store"
-    apart = await paper.get(id_, "?fields=title")
-    assert "portolan-expires" in apart.headers
+    projection = await paper.get(id_, "?fields=title")
+    assert "portolan-expires" in projection.headers
     await paper.caches.guard.end(paper.database, token, {})
     assert "portolan-expires" in (await paper.get(id_)).headers
 
@@ -170,8 +170,8 @@ async def test_a_refused_write_leaves_no_pending_write(paper: Paper, id_: str) -
 
 
 async def test_the_filter_is_served_whole_or_by_class_in_two_forms(paper: Paper, id_: str) -> None:
-    whole = await paper.http.get("sketch")
-    assert set(decode(whole.content).map) == {"articles", "notes", "secrets", "mortals"}
+    every_class = await paper.http.get("sketch")
+    assert set(decode(every_class.content).map) == {"articles", "notes", "secrets", "mortals"}
     single = await paper.http.get("sketch?class=articles")
     assert set(decode(single.content).map) == {"articles"}
     json = await paper.http.get("sketch?class=articles", headers={"accept": "application/json"})
@@ -208,7 +208,7 @@ async def test_an_orphaned_write_is_fenced_and_recovered(paper: Paper, id_: str)
     await eventually(recovered)
 
 
-async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
+async def test_without_the_sketch_writes_are_refused_and_reads_are_not_cacheable(
     own_systems: Sequence[SystemConfig], own_catalogue: str, id_: str
 ) -> None:
     async with paper_on(own_systems, own_catalogue, NOWHERE, CacheSettings()) as paper:
@@ -225,16 +225,16 @@ async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
 async def test_concurrent_writes_are_all_in_the_filter(paper: Paper) -> None:
     ids = [unique("m") for _ in range(40)]
     await asyncio.gather(*map(paper.put, ids))
-    await asyncio.gather(*(paper.get(one) for one in ids))
-    await asyncio.gather(*(paper.inc(one) for one in ids))
+    await asyncio.gather(*(paper.get(object_id) for object_id in ids))
+    await asyncio.gather(*(paper.inc(object_id) for object_id in ids))
     snapshot = await paper.filter()
-    assert all(snapshot.contains(f"articles/{one}#hits") for one in ids)
-    answers = await asyncio.gather(*(paper.get(one) for one in ids))
+    assert all(snapshot.contains(f"articles/{object_id}#hits") for object_id in ids)
+    answers = await asyncio.gather(*(paper.get(object_id) for object_id in ids))
     assert {answer.json()["hits"] for answer in answers} == {1}
 
 
-async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
-    """Return the date of an answer, once the replica has looked at the sketch's clock."""
+async def get_date_us(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
+    """Let the replica read the sketch's clock; return the date of an answer (microseconds)."""
     await paper.caches.clock_watch.check()
     return int((await paper.get(id_, query)).headers["portolan-as-of"])
 
@@ -245,21 +245,21 @@ async def test_a_dated_response_is_cacheable_for_the_requested_max_age(
 ) -> None:
     await paper.put(id_)
     before_us = (await paper.filter()).snapshot.time_us
-    await dated(paper, id_)
+    await get_date_us(paper, id_)
     answer = await paper.get(id_, "?fields=title&max_age=2")
     headers, date_us = answer.headers, int(answer.headers["portolan-as-of"])
     assert headers["cache-control"].startswith("public, max-age=0, s-maxage=2, must-revalidate")
     assert int(headers["portolan-expires"]) == date_us + 2_000_000
     assert before_us - 1_000_000 < date_us <= (await paper.filter()).snapshot.time_us
-    again = await paper.get(id_, "?fields=title&max_age=2", if_none_match=headers["etag"])
-    assert again.status_code == 304
-    assert int(again.headers["portolan-as-of"]) >= date_us
+    confirmed = await paper.get(id_, "?fields=title&max_age=2", if_none_match=headers["etag"])
+    assert confirmed.status_code == 304
+    assert int(confirmed.headers["portolan-as-of"]) >= date_us
 
 
 @pytest.mark.usefixtures("unhurried")
 async def test_dated_responses_add_no_keys_to_the_filter(paper: Paper, id_: str) -> None:
     await paper.put(id_)
-    await dated(paper, id_)
+    await get_date_us(paper, id_)
     await paper.inc(id_)
     assert not (await paper.filter()).contains(f"articles/{id_}#hits")
 
@@ -269,20 +269,20 @@ async def test_an_answer_is_dated_before_the_systems_are_read(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await paper.put(id_)
-    await dated(paper, id_)
-    read, seen = paper.running.mediator.data.read, []
+    await get_date_us(paper, id_)
+    read, times_us = paper.running.mediator.data.read, []
 
-    async def after_a_while(*arguments: Any) -> Any:
-        seen.append((await paper.filter()).snapshot.time_us)
+    async def read_later(*arguments: Any) -> Any:
+        times_us.append((await paper.filter()).snapshot.time_us)
         return await read(*arguments)
 
-    monkeypatch.setattr(paper.running.mediator.data, "read", after_a_while)
-    assert await dated(paper, id_) <= seen[-1]
+    monkeypatch.setattr(paper.running.mediator.data, "read", read_later)
+    assert await get_date_us(paper, id_) <= times_us[-1]
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_absence_is_dated_too(paper: Paper, id_: str) -> None:
-    await dated(paper, id_)
+async def test_absence_is_dated(paper: Paper, id_: str) -> None:
+    await get_date_us(paper, id_)
     assert (await paper.get(id_, "?max_age=2")).status_code == 404
 
 
@@ -292,16 +292,14 @@ async def test_a_response_that_is_not_shared_cacheable_has_no_date(
     paper: Paper, id_: str, class_name: str
 ) -> None:
     await paper.http.put(f"{class_name}/{id_}", json={})
-    await dated(paper, id_)
+    await get_date_us(paper, id_)
     headers = (await paper.http.get(f"{class_name}/{id_}?max_age=2")).headers
     assert headers["cache-control"] == "no-cache"
     assert "portolan-as-of" not in headers
 
 
 @pytest.mark.parametrize("max_age", ["0", "3601", "-1", "1.5", "x", ""])
-async def test_how_long_an_answer_may_be_kept_is_bounded(
-    paper: Paper, id_: str, max_age: str
-) -> None:
+async def test_max_age_is_bounded(paper: Paper, id_: str, max_age: str) -> None:
     answer = await paper.get(id_, f"?max_age={max_age}")
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["pointer"] == "max_age"

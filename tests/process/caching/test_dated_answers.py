@@ -1,4 +1,4 @@
-"""Clients behind one cache share refreshed answers, which carry the time they were read at."""
+"""Clients behind one cache share revalidated answers, which carry the time of their read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def origin(endpoint: Endpoint) -> Origin:
 async def neighbours(
     origin: Origin, cache: SharedCache, count: int = 2
 ) -> AsyncIterator[list[CoherentClient]]:
-    """Connect clients that have watched the clock for long enough, and whose filters name a1."""
+    """Connect clients that have observed the clock for long enough, with a1 in their filters."""
     endpoint, time = origin.endpoint, origin.time
     assert endpoint is not None
     endpoint.app = cache
@@ -45,11 +45,11 @@ async def neighbours(
         await origin.write("articles", "a1", {"title": "new"})
         for _ in range(2):
             time.advance(7)
-            await renew(clients)
+            await refresh_filters(clients)
         yield clients
 
 
-async def renew(clients: list[CoherentClient]) -> None:
+async def refresh_filters(clients: list[CoherentClient]) -> None:
     for client in clients:
         await client.refresh_filter()
 
@@ -62,12 +62,12 @@ async def title(
     return read.value["title"], read.source
 
 
-async def test_one_answer_does_for_all_clients_behind_a_cache(origin: Origin) -> None:
+async def test_one_answer_serves_all_clients_behind_a_cache(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin), 4) as clients:
         origin.time.advance(5)
         answers = [await title(client) for client in clients]
     assert answers == [("new", Source.ORIGIN), *[("new", Source.SHARED)] * 3]
-    assert [each.path for each in origin.requests()][1:] == [PATH]
+    assert [exchange.path for exchange in origin.requests()][1:] == [PATH]
 
 
 async def test_each_client_reuses_a_dated_copy_up_to_the_bound(origin: Origin) -> None:
@@ -84,13 +84,13 @@ async def test_each_client_reuses_a_dated_copy_up_to_the_bound(origin: Origin) -
 
 
 async def test_a_cached_response_beyond_the_bound_is_fetched_again(origin: Origin) -> None:
-    """A whole answer is requested then, which it keeps for the others."""
+    """The client requests an undated answer then, which the cache stores for the others."""
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         await title(first)
         await origin.write("articles", "a1", {"title": "newest"})
         origin.time.advance(1)
-        await renew([first, second])
+        await refresh_filters([first, second])
         origin.time.advance(6)
         assert await title(second) == ("newest", Source.ORIGIN)
         assert origin.requests()[-1].forced
@@ -120,27 +120,27 @@ async def test_an_old_copy_is_not_replaced_by_an_older_one(origin: Origin) -> No
     async with neighbours(origin, cache) as (first, second):
         origin.time.advance(5)
         await title(first)
-        older = cache.cached[PATH]
+        older_entry = cache.cached[PATH]
         await origin.write("articles", "a1", {"title": "newest"})
         del cache.cached[PATH]
         origin.time.advance(6)
         filters = second.statistics.filter_refreshes
         assert await title(second) == ("newest", Source.ORIGIN)
         await until(lambda: second.statistics.filter_refreshes > filters)
-        older[0].headers["portolan-as-of"] = str(origin.clock_us() - 1_000_000)
-        cache.cached[PATH] = (*older[:2], older[2] + 20)
+        older_entry[0].headers["portolan-as-of"] = str(origin.clock_us() - 1_000_000)
+        cache.cached[PATH] = (*older_entry[:2], older_entry[2] + 20)
         origin.time.advance(10.1)
         assert await title(second) == ("newest", Source.ORIGIN)
 
 
 async def test_a_read_without_a_date_never_uses_a_dated_response(origin: Origin) -> None:
-    """No filter names it when it is outdated."""
+    """No filter contains its key when it is outdated."""
     cache = SharedCache(origin)
     async with neighbours(origin, cache) as (first, second):
         origin.time.advance(5)
         await title(first)
         origin.time.advance(60)
-        await renew([first, second])
+        await refresh_filters([first, second])
         await title(second)
     assert origin.requests()[-1].path == PATH.partition("?")[0]
 
@@ -194,10 +194,10 @@ async def test_readers_that_need_a_newer_response_send_their_own_request(origin:
         await until(lambda: first.statistics.joined >= len(late))
         pause.open()
         assert (await early)[0] == "new"
-        assert {(await each)[0] for each in late} == {"mine"}
+        assert {(await read)[0] for read in late} == {"mine"}
 
 
-async def test_fields_and_absence_are_dated_too(origin: Origin) -> None:
+async def test_fields_and_absence_are_dated(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         assert await title(first, fields="title") == ("new", Source.ORIGIN)
@@ -215,12 +215,12 @@ async def test_without_dates_reads_are_forced_to_the_origin(origin: Origin) -> N
     async with neighbours(origin, SharedCache(origin)) as (first, _):
         for _ in range(3):
             origin.time.advance(9)
-            await renew([first])
+            await refresh_filters([first])
             origin.time.advance(6)
             assert await title(first) == ("new", Source.ORIGIN)
     requests = origin.requests()[1:]
-    assert [each.path == PATH for each in requests] == [True, False, False, False]
-    assert [each.forced for each in requests[1:]] == [True, True, True]
+    assert [exchange.path == PATH for exchange in requests] == [True, False, False, False]
+    assert [exchange.forced for exchange in requests[1:]] == [True, True, True]
 
 
 async def test_a_clock_observed_too_briefly_is_not_used(origin: Origin) -> None:

@@ -1,4 +1,4 @@
-"""TTLs that earlier settings allowed are waited for after a loss, whatever forgot them."""
+"""After a loss a class is revalidated for the longest TTL that earlier settings allowed."""
 
 from __future__ import annotations
 
@@ -27,55 +27,61 @@ LONG_S, MARGIN_S = 80_000.0, 5.0
 async def settings(
     postgresql_config: SystemConfig, tmp_path: Path
 ) -> AsyncIterator[MediatorSettings]:
-    """Of an installation of its own, without systems."""
+    """Settings of a new installation without systems."""
     async with scratch_catalogue(postgresql_config) as url:
         yield MediatorSettings(catalogue_url=SecretStr(url), relays="here", data_dir=tmp_path)
 
 
-def caching(redis_config: SystemConfig, longest_s: float, sketch: str = "redis") -> CacheSettings:
+def caching(redis_config: SystemConfig, max_ttl_s: float, sketch: str = "redis") -> CacheSettings:
     url = redis_config.url
-    members = {"sketch": sketch, "sketch_url": url, "cache_longest_s": longest_s}
+    members = {"sketch": sketch, "sketch_url": url, "cache_longest_s": max_ttl_s}
     return CacheSettings.model_validate({**members, "cache_margin_s": MARGIN_S})
 
 
 @asynccontextmanager
-async def serving(settings: MediatorSettings, with_: CacheSettings) -> AsyncIterator[Container]:
-    container = await build(HttpSettings(), settings, with_)
+async def serving(
+    settings: MediatorSettings, cache_settings: CacheSettings
+) -> AsyncIterator[Container]:
+    container = await build(HttpSettings(), settings, cache_settings)
     try:
         yield container
     finally:
         await container.stop()
 
 
-async def lifetime_s(container: Container, partition: Partition) -> float:
-    """Return for how long all of a class is revalidated from now on."""
+async def revalidation_s(container: Container, partition: Partition) -> float:
+    """Return how long a whole class is revalidated from now on."""
     assert container.context.caches is not None
     (state,) = await container.context.caches.sketch.states([partition])
     return (state.revalidate_all_until_us - state.time_us) / 1_000_000
 
 
-async def after_a_loss_s(settings: MediatorSettings, with_: CacheSettings) -> float:
-    """Return for how long a replica that begins now has all of a class revalidated.
+async def revalidation_after_loss_s(
+    settings: MediatorSettings, cache_settings: CacheSettings
+) -> float:
+    """Return how long a new replica has a whole class revalidated after a loss.
 
-    The class is another one each time, so Redis knows as little of it as memory does.
+    Each call uses a new class, so Redis knows as little of it as memory does.
     """
-    async with serving(settings, with_) as container:
+    async with serving(settings, cache_settings) as container:
         partition = Partition(unique("db"), "articles")
         await container.mediator.installation.guard.invalidate_class(*partition)
-        return await lifetime_s(container, partition)
+        return await revalidation_s(container, partition)
 
 
 @pytest.mark.parametrize("sketch", ["memory", "redis"])
-async def test_a_shorter_longest_ttl_does_not_shorten_what_a_loss_takes(
+async def test_a_lower_maximum_ttl_does_not_shorten_the_revalidation_after_a_loss(
     settings: MediatorSettings, redis_config: SystemConfig, sketch: str
 ) -> None:
-    longer, shorter = (caching(redis_config, longest_s, sketch) for longest_s in (LONG_S, 6.0))
-    assert 6.0 < await after_a_loss_s(settings, shorter) <= 6.0 + MARGIN_S
-    for each in (longer, shorter, shorter):
-        assert LONG_S < await after_a_loss_s(settings, each) <= LONG_S + MARGIN_S
+    longer, shorter = (caching(redis_config, max_ttl_s, sketch) for max_ttl_s in (LONG_S, 6.0))
+    assert 6.0 < await revalidation_after_loss_s(settings, shorter) <= 6.0 + MARGIN_S
+    for cache_settings in (longer, shorter, shorter):
+        assert (
+            LONG_S < await revalidation_after_loss_s(settings, cache_settings) <= LONG_S + MARGIN_S
+        )
 
 
-async def test_commands_that_write_know_earlier_settings_too(
+async def test_commands_that_write_know_earlier_settings(
     settings: MediatorSettings, redis_config: SystemConfig
 ) -> None:
     partition = Partition(unique("db"), "articles")
@@ -84,7 +90,7 @@ async def test_commands_that_write_know_earlier_settings_too(
     async with writing_mediator(settings, caching(redis_config, 6.0)) as mediator:
         await mediator.installation.guard.invalidate_class(*partition)
     async with serving(settings, caching(redis_config, 6.0)) as container:
-        assert await lifetime_s(container, partition) > LONG_S - 600
+        assert await revalidation_s(container, partition) > LONG_S - 600
 
 
 async def test_the_highest_number_is_kept_and_no_other_text_counts(

@@ -1,4 +1,4 @@
-"""Reads that use what is left of a grant, on real servers: the filter covers what they hand out."""
+"""Reads that reuse a grant, on real servers: the filter covers the copies they hand out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def id_() -> str:
 
 @pytest.fixture
 def reports(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The keys of each report that the sketch gets."""
+    """The keys of each report that the sketch receives."""
     events: list[tuple[str, ...]] = []
     report = paper.caches.sketch.report_read
 
@@ -32,11 +32,11 @@ async def test_a_second_read_reuses_the_grant(
     paper: Paper, id_: str, reports: list[tuple[str, ...]]
 ) -> None:
     await paper.put(id_)
-    first, again = await paper.get(id_), await paper.get(id_)
+    first, second = await paper.get(id_), await paper.get(id_)
     assert len(reports) == 1
-    assert again.headers["portolan-expires"] == first.headers["portolan-expires"]
-    assert again.headers["cache-control"].startswith("public, max-age=0, s-maxage=5")
-    assert again.headers["xkey"] == first.headers["xkey"]
+    assert second.headers["portolan-expires"] == first.headers["portolan-expires"]
+    assert second.headers["cache-control"].startswith("public, max-age=0, s-maxage=5")
+    assert second.headers["xkey"] == first.headers["xkey"]
     hits = await paper.get(id_, "?fields=hits")
     assert hits.headers["portolan-expires"] != first.headers["portolan-expires"]
     assert len(reports) == 2

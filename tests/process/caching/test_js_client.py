@@ -22,7 +22,7 @@ CLIENT = Path(__file__).parents[3] / "sketch" / "js" / "portolan.mjs"
 CHROMIUM = shutil.which("chromium")
 NODE = shutil.which("node")
 PAGE = Path(__file__).parents[3] / "docs" / "caching-clients.md"
-LARGEST = 6 * 1024
+MAX_BYTES = 6 * 1024
 
 
 @pytest.mark.skipif(NODE is None, reason="Node is not installed")
@@ -40,8 +40,8 @@ async def test_in_node() -> None:
 
 
 def test_the_compressed_client_is_small() -> None:
-    """As it ships, with comments and types, and compressed as any server sends it."""
-    assert len(gzip.compress(CLIENT.read_bytes(), 9)) < LARGEST
+    """The shipped file, with comments and types, compressed as any server sends it."""
+    assert len(gzip.compress(CLIENT.read_bytes(), 9)) < MAX_BYTES
 
 
 def test_the_client_has_no_imports() -> None:
@@ -49,20 +49,20 @@ def test_the_client_has_no_imports() -> None:
 
 
 class Site:
-    """A page, the module, and behind a cache the origin.
+    """Serves a page, the client's module, and the origin behind a cache.
 
     Attributes:
-        seen: The header fields of the reads that the browser sent.
+        reads: The header fields of the reads that the browser sent.
     """
 
     def __init__(self, cache: SharedCache) -> None:
         self.cache = cache
-        self.seen: list[dict[str, str]] = []
+        self.reads: list[dict[str, str]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         if path.endswith("/a1"):
-            self.seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
+            self.reads.append({name.decode(): value.decode() for name, value in scope["headers"]})
         if path.startswith("/v1/"):
             await self.cache(scope, receive, send)
         elif path == "/portolan.mjs":
@@ -124,8 +124,8 @@ async def origin(page: Page, endpoint: Endpoint, site: Site) -> Origin:
     return origin
 
 
-async def title(page: Page, how: str = "{}") -> list[str]:
-    answer: list[str] = await page.evaluate(f"title({how})")
+async def title(page: Page, options: str = "{}") -> list[str]:
+    answer: list[str] = await page.evaluate(f"title({options})")
     return answer
 
 
@@ -138,16 +138,16 @@ async def test_in_chromium_a_copy_is_reused_without_a_request(page: Page, origin
 async def test_in_chromium_plain_requests_may_be_answered_by_caches(
     page: Page, origin: Origin, site: Site
 ) -> None:
-    """The browser adds nothing that would make caches go to the origin, but for its own tag."""
+    """Except for its own tag the browser adds nothing that makes caches go to the origin."""
     await title(page)
     origin.time.advance(61)
     await page.evaluate("globalThis.time += 61; client.refreshFilter()")
     assert await title(page) == ["old", "origin"]
-    assert len(site.seen) == 2
-    for headers in site.seen:
+    assert len(site.reads) == 2
+    for headers in site.reads:
         assert "cache-control" not in headers
         assert "pragma" not in headers
-    assert site.seen[1]["if-none-match"] == origin.tag("articles", "a1")
+    assert site.reads[1]["if-none-match"] == origin.tag("articles", "a1")
 
 
 async def test_in_chromium_a_key_in_the_filter_is_revalidated_at_the_origin(
@@ -161,15 +161,15 @@ async def test_in_chromium_a_key_in_the_filter_is_revalidated_at_the_origin(
     assert origin.requests()[-1].forced
     await page.evaluate("client.refreshFilter()")
     assert await title(page) == ["new", "origin"]
-    assert site.seen[-1]["if-none-match"] == origin.tag("articles", "a1")
+    assert site.reads[-1]["if-none-match"] == origin.tag("articles", "a1")
     assert await title(page, "{refresh: true}") == ["new", "origin"]
-    assert [each.get("cache-control") for each in site.seen] == [None, *["no-cache"] * 3]
+    assert [headers.get("cache-control") for headers in site.reads] == [None, *["no-cache"] * 3]
 
 
 async def test_in_chromium_the_browsers_own_cache_never_answers_for_the_origin(
     page: Page, origin: Origin
 ) -> None:
-    """Even an answer that the browser may keep by itself is passed by when the filter names it."""
+    """The filter overrules even an answer that the browser may cache."""
     origin.extra = {"cache-control": "public, max-age=60, s-maxage=60"}
     await title(page)
     await origin.write("articles", "a1", {"title": "new"})
@@ -179,7 +179,7 @@ async def test_in_chromium_the_browsers_own_cache_never_answers_for_the_origin(
 
 async def test_in_chromium_filters_are_renewed_by_their_tag(page: Page, origin: Origin) -> None:
     await page.evaluate("client.refreshFilter()")
-    assert [each.status for each in origin.filters()] == [200, 304]
+    assert [exchange.status for exchange in origin.filters()] == [200, 304]
 
 
 async def test_in_chromium_own_writes_are_seen(page: Page, origin: Origin) -> None:
@@ -190,11 +190,11 @@ async def test_in_chromium_own_writes_are_seen(page: Page, origin: Origin) -> No
     )
     assert etag == origin.tag("articles", "a1")
     assert await title(page) == ["mine", "origin"]
-    refused = await page.evaluate(
+    error = await page.evaluate(
         """client.patch("articles", "a1", {title: "no"}, {ifMatch: '"x"'})
           .catch(({status, kind}) => [status, kind])"""
     )
-    assert refused == [412, "precondition-failed"]
+    assert error == [412, "precondition-failed"]
 
 
 async def test_in_chromium_the_representation_of_a_write_is_reused(
@@ -206,7 +206,7 @@ async def test_in_chromium_the_representation_of_a_write_is_reused(
     assert not origin.requests()
     await page.evaluate("globalThis.time += 10.1")
     assert await title(page) == ["mine", "origin"]
-    assert site.seen[-1]["if-none-match"] == origin.tag("articles", "a1")
+    assert site.reads[-1]["if-none-match"] == origin.tag("articles", "a1")
 
 
 async def test_in_chromium_time_passes_by_its_own_clock(page: Page, origin: Origin) -> None:
@@ -226,9 +226,9 @@ async def test_in_chromium_time_passes_by_its_own_clock(page: Page, origin: Orig
 
 
 async def test_the_example_of_the_page_runs_in_ten_lines(page: Page, origin: Origin) -> None:
-    printed = re.search(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert printed is not None
-    text = printed[1]
+    match = re.search(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match is not None
+    text = match[1]
     assert len([line for line in text.splitlines() if line]) <= 10
     text = text.replace('import { connect } from "./portolan.mjs"', "").replace(
         '"https://cache.example"', "location.origin"

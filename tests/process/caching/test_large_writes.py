@@ -10,7 +10,7 @@ from tests.process.service import unique
 
 GROUPS = 6
 OBJECTS = 1_000
-"""As many as a batch may have."""
+"""The limit of a batch."""
 
 
 async def test_a_batch_of_more_groups_than_the_sketch_takes_at_once(paper: Paper) -> None:

@@ -26,7 +26,7 @@ from tests.process.service import scratch_catalogue
 TOKEN = "a-token-for-purges"
 
 
-@dataclass(frozen=True)
+@dataclass(suffix=True)
 class Installation:
     """A service, the Varnish that it purges, and one that it does not purge."""
 
@@ -37,7 +37,7 @@ class Installation:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Take a port that nobody else gets meanwhile, and that a service may listen at."""
+    """Reserve a port at which a service can listen."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
@@ -72,8 +72,8 @@ async def installed(
 
 
 async def test_the_command_proves_it_step_by_step(installed: Installation) -> None:
-    words = ("prove-coherence", installed.purged.url, "--admin", installed.service.admin)
-    result = await called((*words, "--cached"), os.environ)
+    arguments = ("prove-coherence", installed.purged.url, "--admin", installed.service.admin)
+    result = await called((*arguments, "--cached"), os.environ)
     assert result.exit_code == 0, result
     assert result.lines == [
         "a scratch database was made",
@@ -89,10 +89,10 @@ async def test_the_command_proves_it_step_by_step(installed: Installation) -> No
     ]
 
 
-async def test_coherence_is_proven_without_a_cache_too(installed: Installation) -> None:
-    reported: list[str] = []
-    await proof(installed, installed.service.data, reported=reported).run()
-    assert reported[-1] == "what is unchanged is answered 304"
+async def test_coherence_is_proven_without_a_cache(installed: Installation) -> None:
+    steps: list[str] = []
+    await proof(installed, installed.service.data, steps=steps).run()
+    assert steps[-1] == "what is unchanged is answered 304"
 
 
 async def test_a_cache_that_is_not_purged_is_detected(installed: Installation) -> None:
@@ -100,26 +100,26 @@ async def test_a_cache_that_is_not_purged_is_detected(installed: Installation) -
     with pytest.raises(Incoherent, match="Not within 15 seconds: the purge arrived"):
         await unpurged.run()
     async with httpx.AsyncClient(timeout=WITHIN_S) as http:
-        left = await http.get(f"{installed.service.admin}/admin/v1/schemas")
-    assert [each for each in left.json()["items"] if "proof" in each["database"]] == []
+        schemas = await http.get(f"{installed.service.admin}/admin/v1/schemas")
+    assert [item for item in schemas.json()["items"] if "proof" in item["database"]] == []
 
 
 @pytest.mark.parametrize(
-    ("frozen", "seen"),
+    ("suffix", "message"),
     [
         ("/sketch", "the filter names it after the write was False, not True"),
         ("/proofs/it", "after the write was .*first"),
     ],
 )
 async def test_a_cache_that_serves_frozen_responses_is_detected(
-    installed: Installation, frozen: str, seen: str
+    installed: Installation, suffix: str, message: str
 ) -> None:
     async with (
         httpx.AsyncClient(base_url=installed.service.data, timeout=WITHIN_S) as origin,
-        served(Frozen(origin, frozen)) as lying,
+        served(Frozen(origin, suffix)) as url,
     ):
-        with pytest.raises(Incoherent, match=f"(?i){seen}"):
-            await proof(installed, lying).run()
+        with pytest.raises(Incoherent, match=f"(?i){message}"):
+            await proof(installed, url).run()
 
 
 async def test_an_unreachable_service_is_reported_without_a_traceback(
@@ -134,33 +134,33 @@ def proof(
     url: str,
     *,
     cached: bool = False,
-    reported: list[str] | None = None,
+    steps: list[str] | None = None,
     within_s: float = 60.0,
 ) -> Proof:
-    report = (reported if reported is not None else []).append
+    report = (steps if steps is not None else []).append
     return Proof(url, installed.service.admin, cached, report, within_s)
 
 
 @dataclass
 class Frozen:
-    """A cache that gives what it was given first for some path, whatever is requested."""
+    """A cache that repeats its first response for paths that end with `suffix`."""
 
     origin: httpx.AsyncClient
     suffix: str
-    kept: dict[str, Reply] = field(default_factory=dict)
+    replies: dict[str, Reply] = field(default_factory=dict)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         target = scope["path"]
-        if scope["method"] == "GET" and target in self.kept:
-            await send_reply(self.kept[target], send)
+        if scope["method"] == "GET" and target in self.replies:
+            await send_reply(self.replies[target], send)
             return
         body = (await receive())["body"]
         headers = [(k, v) for k, v in scope["headers"] if not re.match(rb"host|content-len", k)]
-        sent = self.origin.build_request(scope["method"], target, content=body, headers=headers)
-        answer = await self.origin.send(sent)
+        request = self.origin.build_request(scope["method"], target, content=body, headers=headers)
+        answer = await self.origin.send(request)
         reply = Reply(answer.status_code, answer.content, dict(answer.headers))
-        for stripped in ("content-length", "content-encoding"):
-            reply.headers.pop(stripped, None)
+        for name in ("content-length", "content-encoding"):
+            reply.headers.pop(name, None)
         if scope["method"] == "GET" and target.endswith(self.suffix) and answer.is_success:
-            self.kept[target] = reply
+            self.replies[target] = reply
         await send_reply(reply, send)

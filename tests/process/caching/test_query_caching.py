@@ -1,4 +1,4 @@
-"""Cached results of queries: what is kept, and what a write takes back (docs/query-caching.md)."""
+"""Cached query results: which are cacheable, which a write outdates (docs/query-caching.md)."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ async def get_page(paper: Paper, name: str = "articles", **parameters: str) -> h
     return answer
 
 
-async def kept(paper: Paper, name: str = "articles", **parameters: str) -> httpx.Response:
-    """Send a query, with an answer that caches may keep, and that no write has outdated yet."""
+async def get_cacheable(paper: Paper, name: str = "articles", **parameters: str) -> httpx.Response:
+    """Send a query; its result must be cacheable, and is not outdated yet."""
     answer = await get_page(paper, name, **parameters)
     assert "portolan-expires" in answer.headers, answer.headers
     return answer
 
 
-async def outdated(paper: Paper, name: str = "articles", **parameters: str) -> bool:
-    """Return whether copies of a result are in the filter."""
+async def is_outdated(paper: Paper, name: str = "articles", **parameters: str) -> bool:
+    """Return whether the key of a result is in the filter."""
     key = key_of_query(name, canonical_query(parameters.items()))
     return (await paper.filter()).contains(key)
 
@@ -49,29 +49,27 @@ def ids(answer: httpx.Response) -> list[str]:
 async def test_a_cached_result_has_its_cache_headers(paper: Paper, word: str) -> None:
     id_ = unique("a")
     await paper.put(id_, title=word)
-    answer = await kept(paper, title=word)
+    answer = await get_cacheable(paper, title=word)
     assert ids(answer) == [id_]
     assert "s-maxage=60" in answer.headers["cache-control"]
     assert len(answer.headers["xkey"]) == 32
-    again = await paper.http.get(
+    confirmed = await paper.http.get(
         f"articles?title={word}", headers={"if-none-match": answer.headers["etag"]}
     )
-    assert again.status_code == 304
-    assert "portolan-expires" in again.headers
+    assert confirmed.status_code == 304
+    assert "portolan-expires" in confirmed.headers
     await paper.put(unique("a"), title=word)
     changed = await get_page(paper, title=word)
     assert changed.headers["etag"] != answer.headers["etag"]
 
 
-async def test_a_result_of_conditions_that_repeat_one_is_taken_back(
-    paper: Paper, word: str
-) -> None:
+async def test_a_result_of_a_repeated_condition_is_invalidated(paper: Paper, word: str) -> None:
     same = {"eq": ["text", word]}
-    either = [{"and": [same, {"gt": ["id", "m"]}]}, {"and": [same, {"lt": ["id", "b"]}]}]
-    filter_ = json.dumps({"or": either})
-    await kept(paper, "notes", filter=filter_)
+    branches = [{"and": [same, {"gt": ["id", "m"]}]}, {"and": [same, {"lt": ["id", "b"]}]}]
+    filter_ = json.dumps({"or": branches})
+    await get_cacheable(paper, "notes", filter=filter_)
     id_ = await note(paper, word, unique("z"))
-    assert await outdated(paper, "notes", filter=filter_)
+    assert await is_outdated(paper, "notes", filter=filter_)
     assert ids(await get_page(paper, "notes", filter=filter_)) == [id_]
 
 
@@ -99,32 +97,34 @@ async def test_uncacheable_kinds_of_queries(paper: Paper) -> None:
     assert "etag" not in post.headers
     for name in ("mortals", "secrets"):
         assert "portolan-expires" not in (await get_page(paper, name)).headers
-    assert (await kept(paper, "notes")).headers["cache-control"].startswith("private")
+    assert (await get_cacheable(paper, "notes")).headers["cache-control"].startswith("private")
     by_ids = await paper.http.get("articles?ids=a,b")
     assert "portolan-expires" not in by_ids.headers
 
 
-async def test_of_queries_that_no_value_leads_to_a_few_are_kept(paper: Paper, word: str) -> None:
-    uncovered = [
+async def test_only_a_few_results_of_uncovered_queries_are_cacheable(
+    paper: Paper, word: str
+) -> None:
+    answers = [
         await get_page(paper, "notes", **{"text.like": f"%{word}{n}%"})
         for n in range(MAX_UNCOVERED + 1)
     ]
-    assert "portolan-expires" in uncovered[0].headers
-    assert "portolan-expires" not in uncovered[-1].headers
-    assert {answer.status_code for answer in uncovered} == {200}
-    await kept(paper, "notes", **{"text.like": f"%{word}0%"})
+    assert "portolan-expires" in answers[0].headers
+    assert "portolan-expires" not in answers[-1].headers
+    assert {answer.status_code for answer in answers} == {200}
+    await get_cacheable(paper, "notes", **{"text.like": f"%{word}0%"})
     for n in range(MAX_UNCOVERED + 1):
-        await kept(paper, "notes", **{"text.like": f"{word}{n}%"})
+        await get_cacheable(paper, "notes", **{"text.like": f"{word}{n}%"})
 
 
 async def test_an_object_list_is_invalidated_by_its_fields(paper: Paper, word: str) -> None:
     id_ = unique("a")
     await paper.put(id_, title=word)
-    await kept(paper, title=word)
-    await kept(paper, title=word, fields="title")
+    await get_cacheable(paper, title=word)
+    await get_cacheable(paper, title=word, fields="title")
     await paper.inc(id_)
-    assert await outdated(paper, title=word)
-    assert not await outdated(paper, title=word, fields="title")
+    assert await is_outdated(paper, title=word)
+    assert not await is_outdated(paper, title=word, fields="title")
 
 
 async def test_an_id_list_is_invalidated_by_changed_membership_or_order(
@@ -132,14 +132,14 @@ async def test_an_id_list_is_invalidated_by_changed_membership_or_order(
 ) -> None:
     id_ = unique("a")
     await paper.put(id_, title=word)
-    listed = await kept(paper, title=word, fields="id")
-    assert listed.json()["items"] == [{"id": id_}]
-    await kept(paper, title=word, fields="id", order="-hits")
+    page = await get_cacheable(paper, title=word, fields="id")
+    assert page.json()["items"] == [{"id": id_}]
+    await get_cacheable(paper, title=word, fields="id", order="-hits")
     await paper.inc(id_)
-    assert not await outdated(paper, title=word, fields="id")
-    assert await outdated(paper, title=word, fields="id", order="-hits")
+    assert not await is_outdated(paper, title=word, fields="id")
+    assert await is_outdated(paper, title=word, fields="id", order="-hits")
     await paper.put(unique("a"), title=word)
-    assert await outdated(paper, title=word, fields="id")
+    assert await is_outdated(paper, title=word, fields="id")
 
 
 async def _put(paper: Paper, id_: str, text: str) -> None:
@@ -167,43 +167,43 @@ async def test_only_results_that_an_object_enters_or_leaves_are_invalidated(
     id_ = await note(paper, f"{word}1")
     texts = [f"{word}{number}" for number in range(4)]
     for text in texts:
-        await kept(paper, "notes", text=text)
+        await get_cacheable(paper, "notes", text=text)
     await note(paper, f"{word}9")  # lets the replica learn of the queries
     await write(paper, id_, f"{word}2")
-    taken = [text for text in texts if await outdated(paper, "notes", text=text)]
-    assert taken == texts[1:3]
+    outdated_texts = [text for text in texts if await is_outdated(paper, "notes", text=text)]
+    assert outdated_texts == texts[1:3]
 
 
 async def test_creation_and_deletion_invalidate_results(paper: Paper, word: str) -> None:
     first = await note(paper, word)
-    await kept(paper, "notes", text=word)
-    await kept(paper, "notes", **{"text.like": f"{word}%"})
-    await kept(paper, "notes", **{"text.like": f"{word}!%"})
+    await get_cacheable(paper, "notes", text=word)
+    await get_cacheable(paper, "notes", **{"text.like": f"{word}%"})
+    await get_cacheable(paper, "notes", **{"text.like": f"{word}!%"})
     await note(paper, f"{word}x")
-    assert not await outdated(paper, "notes", text=word)
-    assert await outdated(paper, "notes", **{"text.like": f"{word}%"})
+    assert not await is_outdated(paper, "notes", text=word)
+    assert await is_outdated(paper, "notes", **{"text.like": f"{word}%"})
     await paper.http.delete(f"notes/{first}")
-    assert await outdated(paper, "notes", text=word)
-    assert not await outdated(paper, "notes", **{"text.like": f"{word}!%"})
+    assert await is_outdated(paper, "notes", text=word)
+    assert not await is_outdated(paper, "notes", **{"text.like": f"{word}!%"})
 
 
 async def test_imports_and_lists_invalidate_results(paper: Paper, word: str) -> None:
-    await kept(paper, "notes", text=word)
+    await get_cacheable(paper, "notes", text=word)
     created = await paper.http.post("notes", json=[{"text": word}, {"text": "other"}])
     assert created.is_success, created.text
-    assert await outdated(paper, "notes", text=word)
-    await kept(paper, "notes", text=f"{word}b")
+    assert await is_outdated(paper, "notes", text=word)
+    await get_cacheable(paper, "notes", text=f"{word}b")
     operation = {"op": "put", "class": "notes", "id": unique("n"), "body": {"text": f"{word}b"}}
-    done = await paper.http.post("batch", json={"operations": [operation]})
-    assert done.is_success, done.text
-    assert await outdated(paper, "notes", text=f"{word}b"), done.text
-    await kept(paper, "notes", text=f"{word}i")
+    response = await paper.http.post("batch", json={"operations": [operation]})
+    assert response.is_success, response.text
+    assert await is_outdated(paper, "notes", text=f"{word}b"), response.text
+    await get_cacheable(paper, "notes", text=f"{word}i")
     lines = f'{{"id": "{unique("n")}", "text": "{word}i"}}\n'
     imported = await paper.http.post(
         "notes/import", content=lines, headers={"content-type": "application/x-ndjson"}
     )
     assert imported.is_success, imported.text
-    assert await outdated(paper, "notes", text=f"{word}i")
+    assert await is_outdated(paper, "notes", text=f"{word}i")
 
 
 async def test_a_write_at_another_replica_invalidates_results_of_this_one(
@@ -211,65 +211,65 @@ async def test_a_write_at_another_replica_invalidates_results_of_this_one(
 ) -> None:
     id_ = unique("a")
     await paper.put(id_, title=word)
-    await kept(paper, title=word)
+    await get_cacheable(paper, title=word)
     await other.inc(id_)
-    assert await outdated(paper, title=word)
+    assert await is_outdated(paper, title=word)
     assert (await get_page(paper, title=word)).json()["items"][0]["hits"] == 1
 
 
 def once(step: Step) -> Step:
-    """Return a step that is taken the first time only."""
-    waiting = [step]
+    """Return a step that runs only the first time."""
+    steps = [step]
 
-    async def taken() -> None:
-        while waiting:
-            await waiting.pop()()
+    async def run() -> None:
+        while steps:
+            await steps.pop()()
 
-    return taken
+    return run
 
 
 async def test_a_query_that_is_registered_during_a_write_is_not_missed(
     paper: Paper, other: Paper, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer has learned what is registered; a reader registers and reads; the write lands."""
+    """The writer has read the registrations; a reader registers and reads; the write is applied."""
     id_ = await note(paper, "before")
-    register = once(lambda: kept(paper, "notes", text=word))
+    register = once(lambda: get_cacheable(paper, "notes", text=word))
     registered = other.caches.sketch.registrations
 
-    async def learned_then_outrun(partition: Partition, since: int) -> Any:
+    async def register_after(partition: Partition, since: int) -> Any:
         numbers = await registered(partition, since)
         await register()
         return numbers
 
-    monkeypatch.setattr(other.caches.sketch, "registrations", learned_then_outrun)
+    monkeypatch.setattr(other.caches.sketch, "registrations", register_after)
     await note(other, word, id_)
-    assert await outdated(paper, "notes", text=word)
+    assert await is_outdated(paper, "notes", text=word)
 
 
 async def test_a_result_is_registered_before_it_is_read(
     paper: Paper, other: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A whole write comes just before the registration: it must be in the answer."""
+    """A complete write comes just before the registration, so the answer must include it."""
     report = paper.caches.sketch.report_query
 
-    async def is_kept() -> bool:
-        """Try with a text of its own: an answer that the write has delayed is not kept."""
+    async def is_cacheable() -> bool:
+        """Use a new text each time: an answer that the write has delayed is not cacheable."""
         text = unique("w")
         write = once(lambda: note(other, text))
 
-        async def overtaken(
+        async def report_after_a_write(
             partition: Partition, key: str, ttl_s: float, schema: str
         ) -> CacheGrant:
             await write()
             return await report(partition, key, ttl_s, schema)
 
-        with monkeypatch.context() as patched:
-            patched.setattr(paper.caches.sketch, "report_query", overtaken)
+        with monkeypatch.context() as patch:
+            patch.setattr(paper.caches.sketch, "report_query", report_after_a_write)
             answer = await get_page(paper, "notes", text=text)
-        assert ids(answer) or await outdated(paper, "notes", text=text)
+        assert ids(answer) or await is_outdated(paper, "notes", text=text)
         return "portolan-expires" in answer.headers
 
-    await eventually(is_kept)
+    await eventually(is_cacheable)
 
 
 async def test_a_before_image_counts_only_without_concurrent_writes(
@@ -277,47 +277,47 @@ async def test_a_before_image_counts_only_without_concurrent_writes(
 ) -> None:
     """The writer has read the object; another one moves it into a result, which is cached."""
     id_ = await note(paper, f"{word}1")
-    await kept(paper, "notes", text=f"{word}9")
+    await get_cacheable(paper, "notes", text=f"{word}9")
     await note(other, "any")  # it has registered a query now, and will check it
 
     async def move() -> None:
         await note(paper, f"{word}2", id_)
-        assert ids(await kept(paper, "notes", text=f"{word}2")) == [id_]
-        assert not await outdated(paper, "notes", text=f"{word}2")
+        assert ids(await get_cacheable(paper, "notes", text=f"{word}2")) == [id_]
+        assert not await is_outdated(paper, "notes", text=f"{word}2")
 
     [system] = other.running.systems_of(paper.database, "notes")
     store = other.running.mediator.systems.get(system)
     write, first = store.write, once(move)
 
-    async def overtaken(calls: Any, token: str) -> Any:
+    async def write_after_a_move(calls: Any, token: str) -> Any:
         await first()
         return await write(calls, token)
 
-    monkeypatch.setattr(store, "write", overtaken)
+    monkeypatch.setattr(store, "write", write_after_a_move)
     await note(other, f"{word}3", id_)
     assert ids(await get_page(paper, "notes", text=f"{word}2")) == []
-    assert await outdated(paper, "notes", text=f"{word}2")
+    assert await is_outdated(paper, "notes", text=f"{word}2")
 
 
 async def test_a_retry_of_an_unended_write_is_acknowledged_after_recovery(
     paper: Paper, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await note(paper, word)
-    await kept(paper, "notes", text=word)
+    await get_cacheable(paper, "notes", text=word)
     headers = {"idempotency-key": unique("key"), "content-type": "application/json"}
 
-    async def killed(*_: Any, **__: Any) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
         raise Unavailable("killed", system="the test")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(paper.caches.guard, "end", killed)
-        lost = await paper.http.put(f"notes/{id_}", json={"text": "x"}, headers=headers)
-        assert lost.status_code == 503
-    assert not await outdated(paper, "notes", text=word)
-    again = await paper.http.put(f"notes/{id_}", json={"text": "x"}, headers=headers)
-    assert again.is_success
-    assert again.headers["idempotency-replayed"] == "true"
-    assert await outdated(paper, "notes", text=word)
+    with monkeypatch.context() as patch:
+        patch.setattr(paper.caches.guard, "end", fail)
+        first = await paper.http.put(f"notes/{id_}", json={"text": "x"}, headers=headers)
+        assert first.status_code == 503
+    assert not await is_outdated(paper, "notes", text=word)
+    retry = await paper.http.put(f"notes/{id_}", json={"text": "x"}, headers=headers)
+    assert retry.is_success
+    assert retry.headers["idempotency-replayed"] == "true"
+    assert await is_outdated(paper, "notes", text=word)
 
 
 async def test_an_orphaned_write_invalidates_all_results(
@@ -328,13 +328,13 @@ async def test_an_orphaned_write_invalidates_all_results(
 ) -> None:
     settings = CacheSettings(write_lease_s=0.5, cache_queries=1)
     async with paper_on(own_systems, own_catalogue, redis_config.url, settings) as paper:
-        await kept(paper, "notes", text=word)
-        beyond = await get_page(paper, "notes", text="another")
-        assert "portolan-expires" not in beyond.headers
+        await get_cacheable(paper, "notes", text=word)
+        excess = await get_page(paper, "notes", text="another")
+        assert "portolan-expires" not in excess.headers
         await paper.caches.guard.begin(paper.database, [CacheKey("notes", "a", "main")])
 
         async def recovered() -> bool:
-            return await outdated(paper, "notes", text=word)
+            return await is_outdated(paper, "notes", text=word)
 
         await eventually(recovered)
 
@@ -345,22 +345,22 @@ async def test_an_orphaned_write_invalidates_all_results(
         await eventually(has_room)
 
 
-async def test_a_class_that_purges_first_purges_results_of_queries_too(
+async def test_a_class_that_purges_first_purges_results_of_queries(
     paper: Paper, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the write is acknowledged; a write that never ends invalidates all results."""
     purged: list[str] = []
 
     async def purge(partition: Partition, keys: Sequence[str]) -> None:
-        assert await outdated(paper, "notes", text=word), "it is in the filter before"
+        assert await is_outdated(paper, "notes", text=word), "it is in the filter before"
         purged.extend(keys)
 
     key = key_of_query("notes", canonical_query([("text", word)]))
     monkeypatch.setattr(paper.caches.guard, "purge_first", purge)
-    await kept(paper, "notes", text=word)
+    await get_cacheable(paper, "notes", text=word)
     id_ = await note(paper, word)
     assert purged == [f"notes/{id_}#main", key]
     purged.clear()
-    await kept(paper, "notes", text=word)
+    await get_cacheable(paper, "notes", text=word)
     await paper.caches.guard.invalidate_results(paper.database, "notes")
     assert key in purged

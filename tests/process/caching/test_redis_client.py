@@ -1,4 +1,4 @@
-"""What becomes of a client of Redis when it is closed."""
+"""A closed client of Redis stays closed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from redis_connection.commands import command
 from tests.faults.conditions import eventually
 
 
-async def test_a_closed_client_does_not_connect_again_by_a_read_that_waits(
+async def test_a_blocked_read_does_not_reconnect_a_closed_client(
     redis_config: SystemConfig,
 ) -> None:
     client = CommandClient(redis_config, [])
-    (own,) = await client.execute([command("CLIENT", "ID")])
+    (own_id,) = await client.execute([command("CLIENT", "ID")])
     read = asyncio.create_task(client.execute([command("BLPOP", "nothing-is-pushed-here", "0")]))
 
     async with Redis.from_url(redis_config.url) as redis:
 
-        async def others() -> set[str]:
+        async def blocked_ids() -> set[str]:
             clients = await redis.client_list()
-            return {each["id"] for each in clients if each["cmd"] == "blpop"}
+            return {row["id"] for row in clients if row["cmd"] == "blpop"}
 
         async def waits() -> bool:
-            return await others() == {str(own)}
+            return await blocked_ids() == {str(own_id)}
 
         await eventually(waits)
         await client.close()
         with pytest.raises(StoreUnavailable):
             await read
-        assert not await others() - {str(own)}
+        assert not await blocked_ids() - {str(own_id)}
     with pytest.raises(StoreUnavailable):
         await client.execute([command("PING")])

@@ -22,9 +22,9 @@ async def test_a_result_is_not_cacheable_while_leases_of_its_class_are_cached(
     fresh: Paper,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are ended by nothing here: this replica is notified of readers, and receives nothing."""
+    """Nothing ends the leases here: this replica ignores notifications of readers."""
     paper = fresh
-    monkeypatch.setattr(paper.caches.leases, "release_class", _nothing)
+    monkeypatch.setattr(paper.caches.leases, "release_class", _keep_leases)
     word, id_ = unique("w"), unique("n")
     for text in ("a", "b"):
         await paper.http.put(f"notes/{id_}", json={"text": text})
@@ -54,14 +54,14 @@ async def test_a_query_at_another_replica_releases_idle_leases(
             await paper.http.put(f"notes/{id_}", json={"text": text})
         assert not cacheable(await other.http.get("notes?text=b"))
 
-        async def found() -> bool:
+        async def is_cacheable() -> bool:
             return cacheable(await other.http.get("notes?text=b"))
 
-        await eventually(found)
+        await eventually(is_cacheable)
 
 
-async def _nothing(_partition: Partition) -> None:
-    """Let leases stay."""
+async def _keep_leases(_partition: Partition) -> None:
+    """Release nothing."""
 
 
 @pytest.mark.usefixtures("long_leases")

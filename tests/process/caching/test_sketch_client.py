@@ -1,4 +1,4 @@
-"""The Python client against an origin over HTTP, in exact schedules and a time of its own."""
+"""The Python client against an origin over HTTP, in exact schedules and virtual time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_no_store_response_is_not_cached(origin: Origin) -> None:
 
 
 async def test_a_no_cache_response_is_revalidated_by_its_etag(origin: Origin) -> None:
-    """As answers of classes that are not switched on: `no-cache`."""
+    """Classes without caching answer with `no-cache`."""
     origin.ttl_s = 0.0
     async with connected(origin) as client:
         origin.extra = {"cache-control": "no-cache"}
@@ -114,7 +114,7 @@ async def test_the_cache_stays_within_its_size(origin: Origin) -> None:
     assert client.statistics.hits == 0
 
 
-async def test_a_reader_that_gives_up_does_not_take_others_with_it(origin: Origin) -> None:
+async def test_a_cancelled_reader_does_not_cancel_others(origin: Origin) -> None:
     async with connected(origin) as client:
         pause = origin.hold("GET", "a1")
         first, second = (asyncio.ensure_future(title(client)) for _ in range(2))
@@ -129,10 +129,10 @@ async def test_a_reader_that_gives_up_does_not_take_others_with_it(origin: Origi
 async def test_a_request_cancelled_by_all_its_readers_is_not_joined(origin: Origin) -> None:
     async with connected(origin) as client:
         pause = origin.hold("GET", "a1")
-        only = asyncio.ensure_future(title(client))
+        reading = asyncio.ensure_future(title(client))
         await pause.reached.wait()
-        only.cancel()
-        await asyncio.wait([only])
+        reading.cancel()
+        await asyncio.wait([reading])
         assert await title(client) == ("old", Source.ORIGIN)
         pause.open()
 
@@ -166,9 +166,9 @@ async def test_the_example_of_the_page_runs_in_ten_lines(
     origin: Origin, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     endpoint.app = origin
-    printed = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert printed is not None
-    text = printed[1].replace("https://cache.example", endpoint.url)
+    match = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match is not None
+    text = match[1].replace("https://cache.example", endpoint.url)
     assert len([line for line in text.splitlines() if line]) <= 10
     namespace: dict[str, Any] = {}
     await eval(compile(text, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace)

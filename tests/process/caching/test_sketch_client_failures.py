@@ -1,4 +1,4 @@
-"""What goes wrong: broken and lost filters, another generation, views, errors."""
+"""The client after failures: broken and lost filters, another generation, views, errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_client_starts_without_a_filter(origin: Origin) -> None:
 
 @pytest.mark.parametrize("notified", [True, False], ids=["notified by the filter", "not notified"])
 async def test_another_generation_revalidates_every_copy(origin: Origin, notified: bool) -> None:
-    """The sketch was lost with its account of copies: a write since then is in no filter."""
+    """The sketch lost its record of copies, so a write since then is in no filter."""
     async with connected(origin) as client:
         await title(client)
         origin.restart_sketch(fresh=not notified)
@@ -118,7 +118,7 @@ async def test_a_copy_requested_before_a_loss_is_revalidated(
 async def test_a_copy_confirmed_during_a_change_of_generation_is_revalidated(
     origin: Origin,
 ) -> None:
-    """Which of the two sketches its answer was reported to is not known."""
+    """It is unknown which of the two sketches has the report of its answer."""
     async with connected(origin) as client:
         pause = origin.hold("GET", "/sketch")
         refreshing = asyncio.ensure_future(client.refresh_filter())
@@ -137,23 +137,23 @@ class FilterCache:
     """A cache that stores filters, sends no age, and ignores `no-cache`.
 
     Attributes:
-        filters: What it has stored, by age.
-        shown: Which of them it answers; None: what the origin answers now, which it stores.
+        filters: The filters that it has stored, oldest first.
+        index: Which of them it serves; None: a new one of the origin, which it stores.
     """
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
         self.filters: list[Reply] = []
-        self.shown: int | None = None
+        self.index: int | None = None
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         if not scope["path"].endswith("/sketch"):
             await self._origin(scope, receive, send)
             return
         exchange = Exchange("GET", "/v1/news/sketch", {})
-        if self.shown is None:
+        if self.index is None:
             self.filters.append(await self._origin.reply(exchange, b""))
-        await send_reply(self.filters[-1 if self.shown is None else self.shown], send)
+        await send_reply(self.filters[-1 if self.index is None else self.index], send)
 
 
 async def test_a_filter_older_than_the_one_before_is_refused(origin: Origin) -> None:
@@ -163,18 +163,18 @@ async def test_a_filter_older_than_the_one_before_is_refused(origin: Origin) -> 
         await title(client)
         origin.time.advance(5)
         await client.refresh_filter()
-        cache.shown = 0
+        cache.index = 0
         for _ in range(3):
             with pytest.raises(BrokenFilter):
                 await client.refresh_filter()
         origin.time.advance(11)
-        assert await title(client) == ("old", Source.ORIGIN), "the newer one is too old by now"
-        cache.shown = None
+        assert await title(client) == ("old", Source.ORIGIN), "the newer filter is too old by now"
+        cache.index = None
         await client.refresh_filter()
 
 
 async def test_filters_of_a_clock_that_was_set_back_are_used(origin: Origin) -> None:
-    """The origin itself shows what a cache could not: a time that goes on."""
+    """Unlike a cache, the origin shows a time that advances."""
     async with connected(origin) as client:
         await title(client)
         origin.time.advance(5)
@@ -182,7 +182,7 @@ async def test_filters_of_a_clock_that_was_set_back_are_used(origin: Origin) -> 
         origin.set_us -= 3600 * 1_000_000
         await client.refresh_filter()
         assert origin.filters()[-1].forced
-        assert await title(client) == ("old", Source.ORIGIN), "copies of before are not covered"
+        assert await title(client) == ("old", Source.ORIGIN), "copies from before are not covered"
         for _ in range(3):
             origin.time.advance(9)
             assert await title(client) == ("old", Source.OWN)
@@ -207,7 +207,7 @@ async def test_eagerly_a_clock_that_is_set_back_leaves_no_time_without_a_filter(
 async def test_a_copy_that_had_expired_does_not_revive_when_the_clock_is_set_back(
     origin: Origin,
 ) -> None:
-    """Its key has left the filter; by the new clock, its time is still to come."""
+    """Its key has left the filter; by the new clock it has not expired yet."""
     async with connected(origin) as client:
         await title(client)
         await origin.write("articles", "a1", {"title": "new"})
@@ -225,7 +225,7 @@ async def test_a_copy_that_had_expired_does_not_revive_when_the_clock_is_set_bac
 async def test_an_expired_copy_does_not_revive_when_the_clock_is_set_back_between_two_filters(
     origin: Origin,
 ) -> None:
-    """The later one shows a later time than the earlier one, but less than has passed."""
+    """The later filter has a later time, but by less than has passed."""
     async with connected(origin) as client, connected(origin) as other:
         await title(client)
         await origin.write("articles", "a1", {"title": "new"})
@@ -251,7 +251,7 @@ async def test_a_clock_that_drifts_was_not_set_back(origin: Origin) -> None:
 async def test_the_clock_was_not_set_back_because_a_filter_was_late(
     origin: Origin, stage: Stage
 ) -> None:
-    """What counts is the time that has certainly passed from one to the other."""
+    """Only the time that has certainly passed between the two filters counts."""
     async with connected(origin) as client:
         await title(client)
         for _ in range(2):
@@ -277,14 +277,14 @@ async def test_a_class_that_the_filter_does_not_know_is_read_at_the_origin(origi
 async def test_a_response_from_a_view_is_revalidated_with_strong_consistency(
     origin: Origin,
 ) -> None:
-    """What bounds the view's age is the schema: that may be more than this client's bound."""
+    """The schema bounds the view's age, and can allow more than this client's bound."""
     async with connected(origin) as client:
         origin.extra = {"portolan-staleness": "bound=60, measured=3"}
         await title(client)
         origin.extra = {}
         await client.get("articles", "a1", refresh=True)
-    wishes = [each.headers.get("prefer") for each in origin.requests()]
-    assert wishes == [None, "consistency=strong", "consistency=strong"]
+    preferences = [exchange.headers.get("prefer") for exchange in origin.requests()]
+    assert preferences == [None, "consistency=strong", "consistency=strong"]
 
 
 async def test_a_read_at_a_position_goes_to_the_origin_and_is_not_cached(
@@ -307,10 +307,10 @@ async def test_an_error_at_revalidation_is_an_error(origin: Origin) -> None:
         await title(client)
         await client.patch("articles", "a1", {"title": "mine"})
     async with served(origin) as url:
-        lost = CoherentClient(url, "news", clock=origin.time)
-        await lost.refresh_filter()
-        await title(lost)
+        reader = CoherentClient(url, "news", clock=origin.time)
+        await reader.refresh_filter()
+        await title(reader)
     with pytest.raises(Unreachable):
-        await lost.get("articles", "a1", refresh=True)
-    assert await title(lost) == ("mine", Source.OWN)
-    await lost.close()
+        await reader.get("articles", "a1", refresh=True)
+    assert await title(reader) == ("mine", Source.OWN)
+    await reader.close()

@@ -71,7 +71,7 @@ async def test_a_write_while_the_filter_is_on_its_way_is_found_by_the_next_one(
         await origin.write("articles", "a1", {"title": "new"})
         pause.open()
         await until(lambda: client.statistics.filter_refreshes >= 2)
-        assert await title(client) == ("old", Source.OWN), "that filter is from before the write"
+        assert await title(client) == ("old", Source.OWN), "the filter is from before the write"
         origin.time.advance(1.1)
         assert await title(client) == ("new", Source.ORIGIN)
 
@@ -107,7 +107,7 @@ async def test_a_304_renews_the_age_of_a_filter(origin: Origin) -> None:
         assert await title(client) == ("old", Source.ORIGIN)
 
 
-async def test_a_304_has_the_sketchs_time_too(origin: Origin) -> None:
+async def test_a_304_has_the_sketchs_time(origin: Origin) -> None:
     origin.ttl_s = 15.0
     async with connected(origin) as client:
         await title(client)
@@ -119,7 +119,7 @@ async def test_a_304_has_the_sketchs_time_too(origin: Origin) -> None:
         assert await title(client) == ("old", Source.ORIGIN)
 
 
-async def test_a_filter_that_says_so_is_valid_for_less_than_the_bound(origin: Origin) -> None:
+async def test_a_filter_can_be_valid_for_less_than_the_bound(origin: Origin) -> None:
     async with connected(origin, delta_s=500.0) as client:
         await title(client)
         origin.time.advance(9.9)
@@ -315,7 +315,7 @@ async def test_a_response_of_a_cache_that_ignores_no_cache_confirms_nothing(
 
 
 async def test_a_reader_does_not_return_to_an_older_version(origin: Origin) -> None:
-    """A strong read finds what a cache on the way does not know of yet, and must not keep it."""
+    """A strong read finds a version that a cache on the way lacks, in an uncacheable answer."""
     cache = SharedCache(origin)
     async with connected(origin, cache) as client:
         await title(client)

@@ -1,4 +1,4 @@
-"""Copies that are young enough, whatever filters name, and their renewal."""
+"""Copies that are young enough whatever the filter contains, and their renewal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_copy_younger_than_the_bound_is_used_though_the_filter_names_it(
 
 
 async def test_a_response_of_a_shared_cache_is_as_old_as_the_filter(origin: Origin) -> None:
-    """When it was read is not known, only that it was not outdated at the filter's snapshot."""
+    """Its time of read is unknown, but it was not outdated at the filter's snapshot."""
     cache = SharedCache(origin)
     async with connected(origin, cache) as other:
         await title(other)
@@ -56,30 +56,30 @@ async def test_a_response_of_a_shared_cache_is_as_old_as_the_filter(origin: Orig
 
 @asynccontextmanager
 async def in_demand(origin: Origin, count: int, reads: int = 2) -> AsyncIterator[CoherentClient]:
-    """Connect eagerly, and read so many objects that the filter names; they will soon be old."""
+    """Connect eagerly, and read `count` objects of the filter, which will soon be old."""
     ids = [f"a{number}" for number in range(1, count + 1)]
     for id_ in ids:
         origin.objects["articles", id_] = dict(OLD)
     async with connected(origin, mode="eager") as client:
         for seconds in (0, 5):
-            await pass_by(origin, seconds)
+            await advance(origin, seconds)
         for id_ in ids:
             await title(client, id_, refresh=True)
             await origin.write("articles", id_, {"title": "new"})
-        await pass_by(origin, 4)
+        await advance(origin, 4)
         for id_ in reads * ids:
             assert await title(client, id_) == ("old", Source.OWN)
         yield client
 
 
 async def read_often(client: CoherentClient, count: int) -> None:
-    """Read objects as often as makes it worth renewing them."""
+    """Read objects often enough to have them renewed."""
     for number in 2 * list(range(1, count + 1)):
         await title(client, f"a{number}")
 
 
-async def pass_by(origin: Origin, seconds: float) -> None:
-    """Let time pass, until what an eager client does by itself is done."""
+async def advance(origin: Origin, seconds: float) -> None:
+    """Advance the time, and wait for the background work of an eager client."""
     origin.time.advance(seconds)
     await until(lambda: len(origin.time.sleepers) == 2)
 
@@ -105,10 +105,10 @@ async def test_eagerly_many_objects_are_renewed_in_one_request(origin: Origin) -
     async with in_demand(origin, 7) as client:
         del origin.objects["articles", "a5"]
         before = len(origin.requests())
-        await pass_by(origin, 2.5)
+        await advance(origin, 2.5)
         assert len(origin.requests()) == before
         assert [sorted(batch) for batch in origin.batches] == [[f"a{n}" for n in range(1, 8)]]
-        await pass_by(origin, 5)
+        await advance(origin, 5)
         for number in (1, 2, 3, 4, 6, 7):
             assert await title(client, f"a{number}") == ("new", Source.OWN)
         with pytest.raises(NotFound):
@@ -118,31 +118,31 @@ async def test_eagerly_many_objects_are_renewed_in_one_request(origin: Origin) -
 
 async def test_an_unchanged_copy_is_renewed_by_its_etag(origin: Origin) -> None:
     async with in_demand(origin, 5) as client:
-        await pass_by(origin, 2.5)
+        await advance(origin, 2.5)
         await read_often(client, 5)
-        await pass_by(origin, 7)
+        await advance(origin, 7)
         assert client.statistics.renewed == 10
         assert client.statistics.bytes_received < 5_000
-        await pass_by(origin, 5)
+        await advance(origin, 5)
         assert await title(client) == ("new", Source.OWN)
 
 
 async def test_a_copy_read_only_once_is_not_renewed(origin: Origin) -> None:
     async with in_demand(origin, 5, reads=1) as client:
         for _ in range(3):
-            await pass_by(origin, 2.5)
+            await advance(origin, 2.5)
         assert client.statistics.renewals == 0
 
 
 async def test_a_copy_that_is_no_longer_read_is_no_longer_renewed(origin: Origin) -> None:
     async with in_demand(origin, 5) as client:
         for _ in range(20):
-            await pass_by(origin, 2.5)
-        done = client.statistics.renewals
-        assert 1 <= done <= 5
+            await advance(origin, 2.5)
+        renewals = client.statistics.renewals
+        assert 1 <= renewals <= 5
         for _ in range(5):
-            await pass_by(origin, 2.5)
-        assert client.statistics.renewals == done
+            await advance(origin, 2.5)
+        assert client.statistics.renewals == renewals
 
 
 async def test_a_copy_unchanged_for_long_gets_a_ttl_again(origin: Origin) -> None:
@@ -150,38 +150,38 @@ async def test_a_copy_unchanged_for_long_gets_a_ttl_again(origin: Origin) -> Non
     async with in_demand(origin, 5) as client:
         unchanged = client.statistics.not_modified
         while len(origin.requests()) == 5:
-            await pass_by(origin, 1.5)
+            await advance(origin, 1.5)
             await read_often(client, 5)
-        # No round waits for those that are requested one by one.
+        # No round waits for objects that are requested singly.
         await until(lambda: client.statistics.not_modified == unchanged + 5)
-        done = len(origin.batches)
-        assert done > 5
+        batches = len(origin.batches)
+        assert batches > 5
         assert len(origin.requests()) == 10
-        assert {each.status for each in origin.requests()[5:]} == {304}
-        await pass_by(origin, 9)
+        assert {exchange.status for exchange in origin.requests()[5:]} == {304}
+        await advance(origin, 9)
         assert await title(client) == ("new", Source.OWN)
-        await pass_by(origin, 2)
+        await advance(origin, 2)
         assert await title(client) == ("new", Source.OWN), "by the TTL it got"
-        assert len(origin.batches) == done
+        assert len(origin.batches) == batches
 
 
 async def test_an_incomplete_batch_response_does_not_stop_renewals(origin: Origin) -> None:
     async with in_demand(origin, 7) as client:
         origin.batch_items = 2
-        await pass_by(origin, 2.5)
+        await advance(origin, 2.5)
         assert (client.statistics.renewals, client.statistics.renewed) == (1, 2)
         origin.batch_items = None
-        await pass_by(origin, 2)
+        await advance(origin, 2)
         assert (client.statistics.renewals, client.statistics.renewed) == (2, 7)
 
 
 async def test_copies_that_change_often_are_renewed_in_batches(origin: Origin) -> None:
-    """It has no TTLs then, so that no filter has to name it."""
+    """They get no TTLs then, so no filter has to contain them."""
     origin.ttl_s = 6.0
     ids = [f"a{number}" for number in range(1, 6)]
     async with in_demand(origin, len(ids)) as client:
         for tick in range(60):
-            await pass_by(origin, 1.5)
+            await advance(origin, 1.5)
             await read_often(client, len(ids))
             for id_ in ids if tick % 10 == 0 else ():
                 await origin.write("articles", id_, {"title": f"{tick}"})
@@ -195,29 +195,29 @@ async def test_a_copy_that_is_always_refreshed_is_not_renewed(origin: Origin) ->
         origin.objects["articles", id_] = dict(OLD)
     async with connected(origin, mode="eager") as client:
         for _ in range(10):
-            await pass_by(origin, 1.5)
+            await advance(origin, 1.5)
             for id_ in ids:
                 await title(client, id_, refresh=True)
                 await origin.write("articles", id_, {"title": "new"})
         for _ in range(6):
-            await pass_by(origin, 1.5)
+            await advance(origin, 1.5)
         assert origin.batches == []
 
 
 @asynccontextmanager
 async def renewing(client: CoherentClient, origin: Origin, before: int) -> AsyncIterator[None]:
-    """Hold the answer to a renewal that comes after so many others; the block goes on meanwhile."""
+    """Pause the answer to a renewal after `before` others, while the block runs."""
     for _ in range(before):
-        await pass_by(origin, 2.5)
+        await advance(origin, 2.5)
         await read_often(client, 5)
         assert await title(client) == ("new", Source.OWN)
-        await pass_by(origin, 4.5)
+        await advance(origin, 4.5)
     pause = origin.hold("POST", "/batch", "read")
     origin.time.advance(2.5)
     await pause.reached.wait()
     yield
     pause.open()
-    await pass_by(origin, 0)
+    await advance(origin, 0)
     assert client.statistics.renewals == before + 1
 
 
@@ -257,17 +257,15 @@ async def test_a_late_renewal_does_not_hide_newer_versions(origin: Origin, befor
 async def test_readers_revalidate_if_renewals_fail(origin: Origin, fault: dict[str, Any]) -> None:
     async with in_demand(origin, 5) as client:
         vars(origin).update(fault)
-        await pass_by(origin, 2.5)
+        await advance(origin, 2.5)
         assert (client.statistics.renewals, client.statistics.renewed) == (1, 0)
         origin.time.advance(4)
         assert await title(client) == ("new", Source.ORIGIN)
 
 
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
-async def test_nothing_is_revalidated_ahead_that_may_never_have_to_be(
-    origin: Origin, mode: str
-) -> None:
-    """Lazily, and what the filter does not name."""
+async def test_copies_are_not_revalidated_ahead_without_need(origin: Origin, mode: str) -> None:
+    """In lazy mode, or without the key in the filter."""
     async with connected(origin, mode=mode) as client:
         origin.time.advance(1)
         await title(client, refresh=True)
@@ -291,7 +289,7 @@ async def test_an_explicitly_requested_filter_is_used(origin: Origin) -> None:
         assert await title(client) == ("new", Source.ORIGIN)
 
 
-async def test_without_a_filter_a_young_copy_will_do(origin: Origin) -> None:
+async def test_without_a_filter_a_young_copy_is_used(origin: Origin) -> None:
     async with connected(origin) as client:
         origin.time.advance(9)
         await title(client, refresh=True)
@@ -323,7 +321,7 @@ async def test_a_copy_confirmed_while_a_write_is_pending_is_shown_while_it_is_yo
 async def test_an_answer_that_was_overtaken_by_a_newer_one_is_not_shown_again(
     origin: Origin,
 ) -> None:
-    """Requested first and read last: it is the later answer that the versions call older."""
+    """The answer that arrives last has the older version."""
     async with connected(origin) as client:
         late = origin.hold("GET", "a1")
         first = asyncio.ensure_future(title(client, refresh=True))

@@ -58,10 +58,10 @@ async def test_of_two_own_writes_the_later_one_is_kept_whichever_is_answered_las
         async with connected(origin) as client:
             pause = origin.hold(method, "a1")
             if method == "PATCH":
-                last = client.patch("articles", "a1", {"title": "last"})
+                write = client.patch("articles", "a1", {"title": "last"})
             else:
-                last = client.put("articles", "a1", OLD | {"title": "last"})
-            writing = asyncio.ensure_future(last)
+                write = client.put("articles", "a1", OLD | {"title": "last"})
+            writing = asyncio.ensure_future(write)
             await pause.reached.wait()
             await client.patch("articles", "a1", {"title": "first"})
             assert await title(client) == ("first", Source.OWN)
@@ -77,22 +77,22 @@ async def test_a_newer_read_during_an_own_write_is_not_hidden_by_its_response(
     endpoint = origin.endpoint
     assert endpoint is not None
     async with connected(origin) as client:
-        answered = asyncio.Event()
+        resume = asyncio.Event()
 
         async def late(scope: Any, receive: Any, send: Any) -> None:
-            async def held(message: Any) -> None:
+            async def send_later(message: Any) -> None:
                 if scope["method"] == "PATCH":
-                    await answered.wait()
+                    await resume.wait()
                 await send(message)
 
-            await origin(scope, receive, held)
+            await origin(scope, receive, send_later)
 
         endpoint.app = late
         writing = asyncio.ensure_future(client.patch("articles", "a1", {"title": "mine"}))
         await until(lambda: origin.objects["articles", "a1"]["title"] == "mine")
         await origin.write("articles", "a1", {"title": "theirs"})
         assert await title(client, refresh=True) == ("theirs", Source.ORIGIN)
-        answered.set()
+        resume.set()
         await writing
         assert await title(client) == ("theirs", Source.OWN)
 
@@ -156,7 +156,7 @@ async def test_own_writes_are_remembered_until_a_filter_requested_later(
         await client.patch("articles", "a1", {"title": "mine"})
         pause.open()
         await refreshing
-        assert (await title(client))[0] == "mine", "that filter is from before the write"
+        assert (await title(client))[0] == "mine", "the filter is from before the write"
         cache.cached["/v1/news/articles/a1"] = stale
         await client.refresh_filter()
         assert (await title(client))[0] == "mine", "now the filter has it"
@@ -178,7 +178,9 @@ async def test_reads_during_an_own_write_may_come_before_it(origin: Origin) -> N
         assert await title(client) == ("mine", Source.ORIGIN)
 
 
-@pytest.mark.parametrize("reason", ["the filter names it", "there is no filter", "it was unsaid"])
+@pytest.mark.parametrize(
+    "reason", ["the filter names it", "there is no filter", "the last read was uncacheable"]
+)
 async def test_a_read_after_an_own_write_joins_no_request_from_before_it(
     origin: Origin, reason: str
 ) -> None:
@@ -203,16 +205,16 @@ async def test_a_read_after_an_own_write_joins_no_request_from_before_it(
         await slow
 
 
-async def test_a_write_whose_outcome_is_unknown_is_remembered_too(
+async def test_a_write_whose_outcome_is_unknown_is_remembered(
     origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connected(origin) as client:
         await title(client)
         pause = origin.hold("PUT", "a1", "arrived")
-        with monkeypatch.context() as patched:
-            # Of this write alone: whatever else the client sends is answered.
+        with monkeypatch.context() as patch:
+            # Only for this write: the client's other requests are answered.
             timeouts = client._connection._extensions["timeout"]  # noqa: SLF001
-            patched.setitem(timeouts, "read", 0.2)
+            patch.setitem(timeouts, "read", 0.2)
             with pytest.raises(Unreachable):
                 await client.put("articles", "a1", OLD | {"title": "mine"})
         await pause.reached.wait()
@@ -222,7 +224,7 @@ async def test_a_write_whose_outcome_is_unknown_is_remembered_too(
 
 
 async def test_a_write_is_seen_in_groups_that_it_does_not_name(origin: Origin) -> None:
-    """The service may change them, too: it sets the time of the last write, say."""
+    """The service can change them as well, for example the time of the last write."""
     async with connected(origin) as client:
         for number, write in enumerate(
             (

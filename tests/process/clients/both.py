@@ -1,4 +1,4 @@
-"""A client of either kind, called in one way: the blocking one in a thread."""
+"""A client of either kind behind one asynchronous interface; the blocking one has a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 
 from portolan_client import AsyncClient, AsyncTransaction, Change, Client, ClientTransaction
 
-__all__ = ["KINDS", "NEWS", "Kind", "following", "next_of", "opened"]
+__all__ = ["KINDS", "NEWS", "Kind", "follow", "next_change", "open_client"]
 
 Kind: TypeAlias = Literal["blocking", "asynchronous"]
 KINDS: tuple[Kind, ...] = ("blocking", "asynchronous")
@@ -30,12 +30,12 @@ NEWS = {
         }
     }
 }
-"""The schema of the pages' newspaper, as far as their examples use it."""
+"""The newspaper's schema, as far as the examples of the documentation use it."""
 
 P = ParamSpec("P")
 _END: Any = object()
 
-# A transaction holds a thread while its reads need others, of which asyncio's own may have none.
+# A transaction holds a thread while its reads need more: asyncio's own pool could run out.
 _THREADS = ThreadPoolExecutor(32)
 
 
@@ -45,14 +45,14 @@ def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Await
 
 
 @asynccontextmanager
-async def opened(
+async def open_client(
     kind: Kind,
     base_url: str,
     database: str,
     transport: Callable[[], httpx.BaseTransport | httpx.AsyncBaseTransport] | None = None,
     **options: Any,
 ) -> AsyncIterator[AsyncClient]:
-    """Open a client; what `transport` makes is for its kind."""
+    """Open a client; `transport` makes a transport for its kind."""
     if transport is not None:
         options["transport"] = transport()
     if kind == "asynchronous":
@@ -64,7 +64,7 @@ async def opened(
 
 
 class _InThread:
-    """The methods of a blocking client, to be awaited."""
+    """A blocking client with awaitable methods."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -72,7 +72,7 @@ class _InThread:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
         if name in {"iterate", "changes"}:
-            return lambda *args, **kwargs: _iterated(method(*args, **kwargs))
+            return lambda *args, **kwargs: _iterate(method(*args, **kwargs))
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             return await _in_thread(method, *args, **kwargs)
@@ -82,12 +82,12 @@ class _InThread:
     async def transact(self, work: Callable[[AsyncTransaction], Awaitable[T]], **options: Any) -> T:
         loop = asyncio.get_running_loop()
 
-        def blocking(transaction: ClientTransaction) -> T:
-            waited = cast("AsyncTransaction", _TransactionInThread(transaction))
-            done = asyncio.run_coroutine_threadsafe(_awaited(work(waited)), loop)
-            return done.result()
+        def run_work(transaction: ClientTransaction) -> T:
+            proxy = cast("AsyncTransaction", _TransactionInThread(transaction))
+            future = asyncio.run_coroutine_threadsafe(_await(work(proxy)), loop)
+            return future.result()
 
-        return await _in_thread(lambda: self._client.transact(blocking, **options))
+        return await _in_thread(lambda: self._client.transact(run_work, **options))
 
 
 class _TransactionInThread:
@@ -99,11 +99,11 @@ class _TransactionInThread:
         return await _in_thread(self._transaction.get, *args, **kwargs)
 
 
-async def _awaited(work: Awaitable[T]) -> T:
+async def _await(work: Awaitable[T]) -> T:
     return await work
 
 
-async def _iterated(items: Iterator[T]) -> AsyncIterator[T]:
+async def _iterate(items: Iterator[T]) -> AsyncIterator[T]:
     try:
         while (item := await _in_thread(next, items, _END)) is not _END:
             yield item
@@ -111,11 +111,11 @@ async def _iterated(items: Iterator[T]) -> AsyncIterator[T]:
         await _in_thread(cast("Any", items).close)
 
 
-def following(shop: AsyncClient, **options: Any) -> aclosing[Any]:
+def follow(shop: AsyncClient, **options: Any) -> aclosing[Any]:
     """Follow the changes, and stop at the end of the block."""
     return aclosing(cast("Any", shop.changes(**options)))
 
 
-async def next_of(changes: AsyncIterator[Change]) -> Change:
+async def next_change(changes: AsyncIterator[Change]) -> Change:
     async with asyncio.timeout(WITHIN_S):
         return await anext(changes)

@@ -1,4 +1,4 @@
-"""A service in a process of its own, with a feed, and clients of both kinds."""
+"""A service in a separate process, with a feed, and clients of both kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from portolan_client import AsyncAdminClient, AsyncClient
 from tests.faults.service import Service
-from tests.process.clients.both import KINDS, Kind, opened
+from tests.process.clients.both import KINDS, Kind, open_client
 from tests.process.commands.shop import SHOP
 from tests.process.service import unique
 
@@ -26,8 +26,8 @@ ACCOUNTS: Final = {
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    chosen: Kind = request.param
-    return chosen
+    param: Kind = request.param
+    return param
 
 
 @pytest.fixture
@@ -41,5 +41,5 @@ async def database(started: Service) -> str:
 
 @pytest.fixture
 async def shop(started: Service, database: str, kind: Kind) -> AsyncIterator[AsyncClient]:
-    async with opened(kind, started.data, database) as client:
+    async with open_client(kind, started.data, database) as client:
         yield client

@@ -1,4 +1,4 @@
-"""A gateway before a service, which cuts connections and answers in place of the service."""
+"""A gateway before a service; it cuts connections and answers in place of the service."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
-__all__ = ["Gateway", "gateway", "refusal"]
+__all__ = ["Gateway", "refusal", "run_gateway"]
 
 CHUNK = 65_536
 
 
 class Gateway:
-    """Forwards connections; see `gateway`.
+    """Forwards connections; see `run_gateway`.
 
     Attributes:
         url: Its address.
-        refusals: What it answers by itself next, each on a connection of its own.
+        refusals: Its own next answers, each on a separate connection.
     """
 
     def __init__(self, service: str) -> None:
@@ -28,7 +28,7 @@ class Gateway:
         self.refusals: deque[bytes] = deque()
 
     def cut(self) -> None:
-        """Break off every connection, those to the service too."""
+        """Abort all connections, including those to the service."""
         for writer in self._open:
             writer.transport.abort()
 
@@ -39,8 +39,8 @@ class Gateway:
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(self.refusals.popleft())
             else:
-                at = self._service
-                server = await asyncio.open_connection(at.hostname, at.port)
+                address = self._service
+                server = await asyncio.open_connection(address.hostname, address.port)
                 await asyncio.gather(
                     self._forward(reader, server[1]), self._forward(server[0], writer)
                 )
@@ -52,7 +52,7 @@ class Gateway:
             while data := await reader.read(CHUNK):
                 writer.write(data)
                 await writer.drain()
-        except OSError:  # it was cut
+        except OSError:  # the connection was cut
             pass
         finally:
             self._open.discard(writer)
@@ -60,13 +60,13 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def gateway(service: str) -> AsyncIterator[Gateway]:
+async def run_gateway(service: str) -> AsyncIterator[Gateway]:
     """Put a gateway before the service at an address."""
-    opened = Gateway(service)
-    async with await asyncio.start_server(opened.serve, "127.0.0.1", 0) as server:
-        opened.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield opened
-        opened.cut()
+    gateway = Gateway(service)
+    async with await asyncio.start_server(gateway.serve, "127.0.0.1", 0) as server:
+        gateway.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield gateway
+        gateway.cut()
 
 
 def refusal(status: int, body: bytes = b"<html>", *fields: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Transports that lose replies: the service has done what was requested, and nobody hears of it."""
+"""Transports that lose replies: the service has executed the requests unnoticed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import httpx
 
 from tests.process.clients.both import Kind
 
-__all__ = ["AsynchronousLosses", "BlockingLosses", "losing"]
+__all__ = ["AsynchronousLosses", "BlockingLosses", "losing_transport"]
 
 
 class _Losses:
-    """Counts the requests, and which replies are still to be lost."""
+    """Counts the requests, and the replies that are still to be lost."""
 
     def __init__(self, losses: int) -> None:
         super().__init__()
-        self.left = losses
+        self.remaining = losses
         self.requests = 0
 
     def lose(self) -> bool:
         self.requests += 1
-        self.left -= 1
-        return self.left >= 0
+        self.remaining -= 1
+        return self.remaining >= 0
 
 
 class BlockingLosses(_Losses, httpx.HTTPTransport):
@@ -43,6 +43,6 @@ class AsynchronousLosses(_Losses, httpx.AsyncHTTPTransport):
         raise httpx.ReadError("the reply was lost", request=request)
 
 
-def losing(kind: Kind, losses: int) -> BlockingLosses | AsynchronousLosses:
+def losing_transport(kind: Kind, losses: int) -> BlockingLosses | AsynchronousLosses:
     """Return a transport that loses the first replies."""
     return BlockingLosses(losses) if kind == "blocking" else AsynchronousLosses(losses)

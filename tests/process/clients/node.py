@@ -6,13 +6,13 @@ import asyncio
 import os
 import shutil
 
-__all__ = ["in_node"]
+__all__ = ["run_node"]
 
 
-async def in_node(*arguments: str, **environment: str) -> list[str]:
+async def run_node(*arguments: str, **environment: str) -> list[str]:
     """Run Node, and return the lines that it prints."""
     node = shutil.which("node")
-    assert node is not None, "Node is needed, as .ci/run installs it"
+    assert node is not None, "Node is required; .ci/run installs it"
     process = await asyncio.create_subprocess_exec(
         *(node, *arguments),
         env={**os.environ, **environment},

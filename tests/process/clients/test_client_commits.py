@@ -23,7 +23,7 @@ async def stock_of(shop: AsyncClient, id_: str = "lamp") -> Any:
 
 
 @pytest.fixture
-async def stocked(shop: AsyncClient) -> AsyncClient:
+async def stocked_shop(shop: AsyncClient) -> AsyncClient:
     await shop.put("products", "lamp", {"name": "Lamp", "stock": 100})
     return shop
 
@@ -31,55 +31,55 @@ async def stocked(shop: AsyncClient) -> AsyncClient:
 async def sell(transaction: AsyncTransaction) -> int:
     lamp = await transaction.get("products", "lamp")
     assert await transaction.get("products", "lamp") == lamp
-    left: int = lamp.value["stock"] - 1
+    stock: int = lamp.value["stock"] - 1
     transaction.add(
-        Operation.patch("products", "lamp", {"stock": left}),
+        Operation.patch("products", "lamp", {"stock": stock}),
         Operation.create("orders", {"customer": "ada"}),
     )
-    return left
+    return stock
 
 
-async def test_all_is_written(stocked: AsyncClient) -> None:
-    assert await stocked.transact(sell) == await stock_of(stocked) == 99
-    assert len((await stocked.query("orders", allow_scan=True)).items) == 1
+async def test_all_operations_are_written(stocked_shop: AsyncClient) -> None:
+    assert await stocked_shop.transact(sell) == await stock_of(stocked_shop) == 99
+    assert len((await stocked_shop.query("orders", allow_scan=True)).items) == 1
 
 
-async def test_concurrent_transactions_lose_no_update(stocked: AsyncClient) -> None:
-    await asyncio.gather(*(stocked.transact(sell, attempts=1000) for _ in range(6)))
-    assert await stock_of(stocked) == 94
-    assert len((await stocked.query("orders", allow_scan=True)).items) == 6
+async def test_concurrent_transactions_lose_no_update(stocked_shop: AsyncClient) -> None:
+    await asyncio.gather(*(stocked_shop.transact(sell, attempts=1000) for _ in range(6)))
+    assert await stock_of(stocked_shop) == 94
+    assert len((await stocked_shop.query("orders", allow_scan=True)).items) == 6
 
 
-async def test_what_was_read_has_to_be_unchanged(stocked: AsyncClient) -> None:
+async def test_a_changed_read_aborts_the_transaction(stocked_shop: AsyncClient) -> None:
     attempts = 0
 
-    async def late(transaction: AsyncTransaction) -> None:
+    async def sell_with_conflict(transaction: AsyncTransaction) -> None:
         nonlocal attempts
         attempts += 1
         await sell(transaction)
         if attempts == 1:
-            await stocked.update("products", "lamp", {"stock": {"inc": -10}})
+            await stocked_shop.update("products", "lamp", {"stock": {"inc": -10}})
 
-    await stocked.transact(late)
-    assert (attempts, await stock_of(stocked)) == (2, 89)
+    await stocked_shop.transact(sell_with_conflict)
+    assert (attempts, await stock_of(stocked_shop)) == (2, 89)
     attempts = 0
     with pytest.raises(TransactionAborted) as aborted:
-        await stocked.transact(late, attempts=1)
+        await stocked_shop.transact(sell_with_conflict, attempts=1)
     assert aborted.value.changed == [("products", "lamp")]
-    assert await stock_of(stocked) == 79
+    assert await stock_of(stocked_shop) == 79
 
 
-async def test_other_fields_may_change(stocked: AsyncClient) -> None:
+async def test_other_fields_may_change(stocked_shop: AsyncClient) -> None:
     async def rename(transaction: AsyncTransaction) -> None:
         lamp = await transaction.get("products", "lamp", fields=["name"])
-        await stocked.update("products", "lamp", {"stock": {"inc": 1}})
+        await stocked_shop.update("products", "lamp", {"stock": {"inc": 1}})
         transaction.add(Operation.patch("products", "lamp", {"name": lamp.value["name"] + "!"}))
 
-    await stocked.transact(rename, attempts=1)
-    assert (await stocked.get("products", "lamp")).value["name"] == "Lamp!"
+    await stocked_shop.transact(rename, attempts=1)
+    assert (await stocked_shop.get("products", "lamp")).value["name"] == "Lamp!"
 
 
-async def test_absence_is_validated(stocked: AsyncClient) -> None:
+async def test_absence_is_validated(stocked_shop: AsyncClient) -> None:
     attempts = 0
 
     async def welcome(transaction: AsyncTransaction) -> str:
@@ -89,35 +89,35 @@ async def test_absence_is_validated(stocked: AsyncClient) -> None:
             await transaction.get("customers", "ada")
         except NotFound:
             if attempts == 1:
-                await stocked.put("customers", "ada", {"name": "Ada"})
+                await stocked_shop.put("customers", "ada", {"name": "Ada"})
             transaction.add(Operation.put("customers", "ada", {"name": "New"}))
             return "new"
         return "known"
 
-    assert await stocked.transact(welcome) == "known"
+    assert await stocked_shop.transact(welcome) == "known"
     assert attempts == 2
-    assert (await stocked.get("customers", "ada")).value["name"] == "Ada"
+    assert (await stocked_shop.get("customers", "ada")).value["name"] == "Ada"
     with pytest.raises(TransactionAborted):
-        await stocked.commit([], [Absent("customers", "ada")])
+        await stocked_shop.commit([], [Absent("customers", "ada")])
 
 
-async def test_an_exception_sends_nothing(stocked: AsyncClient) -> None:
+async def test_an_exception_sends_nothing(stocked_shop: AsyncClient) -> None:
     async def fail(transaction: AsyncTransaction) -> None:
         await sell(transaction)
         raise LookupError("no more boxes")
 
     with pytest.raises(LookupError, match="no more boxes"):
-        await stocked.transact(fail)
-    assert await stock_of(stocked) == 100
+        await stocked_shop.transact(fail)
+    assert await stock_of(stocked_shop) == 100
 
 
-async def test_one_write_that_is_refused_refuses_all(stocked: AsyncClient) -> None:
+async def test_one_refused_write_aborts_all(stocked_shop: AsyncClient) -> None:
     operations = [
         Operation.put("customers", "ada", {"name": "Ada"}),
         Operation.update("products", "lamp", {"stock": {"inc": -101}}),
     ]
     with pytest.raises(Conflict) as refused:
-        await stocked.commit(operations)
+        await stocked_shop.commit(operations)
     assert refused.value.kind == "operator-refused"
     with pytest.raises(NotFound):
-        await stocked.get("customers", "ada")
+        await stocked_shop.get("customers", "ada")

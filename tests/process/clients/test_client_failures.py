@@ -1,4 +1,4 @@
-"""What the clients do when replies are lost, and when there is no service."""
+"""The Python clients with lost replies, and without a service."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from portolan_client import (
     Written,
 )
 from tests.faults.service import Service
-from tests.process.clients.both import Kind, opened
-from tests.process.clients.losing import AsynchronousLosses, losing
+from tests.process.clients.both import Kind, open_client
+from tests.process.clients.losing import AsynchronousLosses, losing_transport
 from tests.process.commands.shop import SHOP
 
-AT_ONCE = Retries(attempts=3, first_pause_s=0)
+RETRIES = Retries(attempts=3, first_pause_s=0)
 
 WRITES: dict[str, Callable[[AsyncClient], Awaitable[Written | list[Result]]]] = {
     "create": lambda shop: shop.create("products", {"name": "New", "stock": 1}),
@@ -37,26 +37,30 @@ WRITES: dict[str, Callable[[AsyncClient], Awaitable[Written | list[Result]]]] = 
 async def test_a_write_whose_reply_was_lost_takes_effect_once(
     started: Service, database: str, kind: Kind, name: str
 ) -> None:
-    async with AsyncClient(started.data, database) as other:
-        await other.put("products", "old", {"name": "Old", "stock": 7, "price": "1"})
-    transport = losing(kind, 2)
-    async with opened(kind, started.data, database, lambda: transport, retries=AT_ONCE) as shop:
+    async with AsyncClient(started.data, database) as direct_client:
+        await direct_client.put("products", "old", {"name": "Old", "stock": 7, "price": "1"})
+    transport = losing_transport(kind, 2)
+    async with open_client(
+        kind, started.data, database, lambda: transport, retries=RETRIES
+    ) as shop:
         written = await WRITES[name](shop)
-        found = {
+        stocks = {
             item["id"]: item["stock"]
             async for item in shop.iterate("products", fields=["stock"], allow_scan=True)
         }
-    replayed = [each.replayed for each in (written if isinstance(written, list) else [written])]
+    replayed = [result.replayed for result in (written if isinstance(written, list) else [written])]
     assert replayed == [True]
     assert transport.requests == 4
-    new = {id_: stock for id_, stock in found.items() if id_ != "old"}
+    new = {id_: stock for id_, stock in stocks.items() if id_ != "old"}
     assert len(new) == (name in {"create", "put", "commit"})
-    assert found.get("old") == {"update": 8, "batch": 8, "delete": None}.get(name, 7)
+    assert stocks.get("old") == {"update": 8, "batch": 8, "delete": None}.get(name, 7)
 
 
-async def test_attempts_end(started: Service, database: str, kind: Kind) -> None:
-    transport = losing(kind, 100)
-    async with opened(kind, started.data, database, lambda: transport, retries=AT_ONCE) as shop:
+async def test_attempts_are_limited(started: Service, database: str, kind: Kind) -> None:
+    transport = losing_transport(kind, 100)
+    async with open_client(
+        kind, started.data, database, lambda: transport, retries=RETRIES
+    ) as shop:
         with pytest.raises(Unreachable):
             await shop.update("products", "old", {"stock": {"inc": 1}})
     assert transport.requests == 3
@@ -64,40 +68,44 @@ async def test_attempts_end(started: Service, database: str, kind: Kind) -> None
 
 async def test_a_key_of_the_caller_makes_two_calls_one_write(shop: AsyncClient) -> None:
     first = await shop.create("customers", {"name": "Ada"}, idempotency_key="order 66")
-    again = await shop.create("customers", {"name": "Ada"}, idempotency_key="order 66")
-    assert (first.replayed, again.replayed) == (False, True)
-    assert first.id == again.id
+    second = await shop.create("customers", {"name": "Ada"}, idempotency_key="order 66")
+    assert (first.replayed, second.replayed) == (False, True)
+    assert first.id == second.id
 
 
 async def test_a_write_that_failed_is_repeated_under_the_key_of_its_error(
     started: Service, database: str, kind: Kind
 ) -> None:
     async with (
-        AsyncClient(started.data, database) as other,
-        opened(
-            kind, started.data, database, lambda: losing(kind, 1), retries=Retries(attempts=1)
+        AsyncClient(started.data, database) as direct_client,
+        open_client(
+            kind,
+            started.data,
+            database,
+            lambda: losing_transport(kind, 1),
+            retries=Retries(attempts=1),
         ) as shop,
     ):
-        await other.put("products", "old", {"name": "Old", "stock": 7})
+        await direct_client.put("products", "old", {"name": "Old", "stock": 7})
         with pytest.raises(Unreachable) as lost:
             await shop.update("products", "old", {"stock": {"inc": 1}})
         key = lost.value.idempotency_key
-        again = await shop.update("products", "old", {"stock": {"inc": 1}}, idempotency_key=key)
-        assert (again.replayed, again.value) == (True, {"id": "old", "stock": 8})
+        retry = await shop.update("products", "old", {"stock": {"inc": 1}}, idempotency_key=key)
+        assert (retry.replayed, retry.value) == (True, {"id": "old", "stock": 8})
 
 
 async def test_a_schema_is_put_once_or_not_at_all(started: Service, database: str) -> None:
-    """Another may have put one meanwhile, which a second attempt would overwrite."""
+    """A second attempt could overwrite a schema that another client put meanwhile."""
     for dry_run, requests in ((False, 1), (True, 3)):
         transport = AsynchronousLosses(100)
-        async with AsyncAdminClient(started.admin, transport=transport, retries=AT_ONCE) as admin:
+        async with AsyncAdminClient(started.admin, transport=transport, retries=RETRIES) as admin:
             with pytest.raises(Unreachable):
                 await admin.put_schema(database, SHOP, dry_run=dry_run)
         assert transport.requests == requests
 
 
 async def test_without_a_service_there_is_no_reply(kind: Kind) -> None:
-    async with opened(kind, "http://127.0.0.1:1", "shop", retries=AT_ONCE) as shop:
+    async with open_client(kind, "http://127.0.0.1:1", "shop", retries=RETRIES) as shop:
         with pytest.raises(Unreachable):
             await shop.get("products", "lamp")
         with pytest.raises(Unreachable):

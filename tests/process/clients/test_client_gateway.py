@@ -6,8 +6,8 @@ import pytest
 
 from portolan_client import BEGINNING, AsyncClient, ServerError
 from tests.faults.service import Service
-from tests.process.clients.both import Kind, following, next_of, opened
-from tests.process.clients.gateway import gateway, refusal
+from tests.process.clients.both import Kind, follow, next_change, open_client
+from tests.process.clients.gateway import refusal, run_gateway
 
 PROBLEM = b'{"type": "/problems/bad-gateway", "status": 502}'
 REFUSALS = [
@@ -18,42 +18,46 @@ REFUSALS = [
 ]
 
 
-async def test_the_feed_goes_on_once_a_gateway_has_found_the_service_again(
+async def test_the_feed_continues_once_a_gateway_reaches_the_service_again(
     started: Service, database: str, kind: Kind
 ) -> None:
     async with (
-        gateway(started.data) as between,
-        opened(kind, between.url, database) as shop,
-        AsyncClient(started.data, database) as other,
-        following(shop, after=BEGINNING) as changes,
+        run_gateway(started.data) as gateway,
+        open_client(kind, gateway.url, database) as shop,
+        AsyncClient(started.data, database) as direct_client,
+        follow(shop, after=BEGINNING) as changes,
     ):
-        await other.put("customers", "c0", {"name": "0"})
-        assert (await next_of(changes)).object_id == "c0"
-        between.refusals += REFUSALS
-        between.cut()
-        await other.put("customers", "c1", {"name": "1"})
-        while (change := await next_of(changes)).object_id != "c1":
-            assert change.object_id == "c0"  # it may come again
-        assert not between.refusals
+        await direct_client.put("customers", "c0", {"name": "0"})
+        assert (await next_change(changes)).object_id == "c0"
+        gateway.refusals += REFUSALS
+        gateway.cut()
+        await direct_client.put("customers", "c1", {"name": "1"})
+        while (change := await next_change(changes)).object_id != "c1":
+            assert change.object_id == "c0"  # it can be delivered twice
+        assert not gateway.refusals
 
 
-async def test_a_gateway_that_does_not_find_the_service_ends_the_feed(
+async def test_a_gateway_that_cannot_reach_the_service_ends_the_feed(
     started: Service, database: str, kind: Kind
 ) -> None:
-    async with gateway(started.data) as between, opened(kind, between.url, database) as shop:
-        between.refusals += [refusal(502)] * 9
-        async with following(shop, reconnects=2) as changes:
+    async with (
+        run_gateway(started.data) as gateway,
+        open_client(kind, gateway.url, database) as shop,
+    ):
+        gateway.refusals += [refusal(502)] * 9
+        async with follow(shop, reconnects=2) as changes:
             with pytest.raises(ServerError, match="502"):
-                await next_of(changes)
-        assert len(between.refusals) == 6
+                await next_change(changes)
+        assert len(gateway.refusals) == 6
 
 
-async def test_what_is_no_gateways_trouble_ends_the_feed_at_once(
-    started: Service, database: str, kind: Kind
-) -> None:
-    async with gateway(started.data) as between, opened(kind, between.url, database) as shop:
-        between.refusals += [refusal(500)] * 2
-        async with following(shop, reconnects=1) as changes:
+async def test_a_500_ends_the_feed_immediately(started: Service, database: str, kind: Kind) -> None:
+    async with (
+        run_gateway(started.data) as gateway,
+        open_client(kind, gateway.url, database) as shop,
+    ):
+        gateway.refusals += [refusal(500)] * 2
+        async with follow(shop, reconnects=1) as changes:
             with pytest.raises(ServerError, match="500"):
-                await next_of(changes)
-        assert len(between.refusals) == 1
+                await next_change(changes)
+        assert len(gateway.refusals) == 1

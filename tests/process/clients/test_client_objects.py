@@ -1,4 +1,4 @@
-"""Objects, queries, batches and schemas, by both Python clients."""
+"""Objects, queries, batches and schemas in both Python clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from portolan_client import (
 )
 from tests.faults.conditions import WITHIN_S
 from tests.faults.service import Service
-from tests.process.clients.both import Kind, opened
+from tests.process.clients.both import Kind, open_client
 from tests.process.commands.shop import SHOP
 from tests.process.service import unique
 
@@ -50,8 +50,8 @@ async def test_an_object_is_put_read_changed_and_deleted(shop: AsyncClient) -> N
     }
     patched = await shop.patch("products", "lamp", {"price": None})
     assert patched.value == {"id": "lamp"}
-    replaced = [{"op": "replace", "path": "/name", "value": "Lantern"}]
-    assert (await shop.patch("products", "lamp", replaced)).value == {
+    operations = [{"op": "replace", "path": "/name", "value": "Lantern"}]
+    assert (await shop.patch("products", "lamp", operations)).value == {
         "id": "lamp",
         "name": "Lantern",
     }
@@ -69,9 +69,9 @@ async def test_an_object_is_put_read_changed_and_deleted(shop: AsyncClient) -> N
 async def test_every_id_has_an_address(shop: AsyncClient, id_: str) -> None:
     await shop.put("customers", id_, {"name": id_})
     assert (await shop.get("customers", id_)).value == {"id": id_, "name": id_}
-    found = await shop.get_many("customers", [id_, "none", "c,d"], fields=["name"])
-    assert found.items == [{"id": id_, "name": id_}]
-    assert set(found.missing) == {"none", "c,d"}
+    result = await shop.get_many("customers", [id_, "none", "c,d"], fields=["name"])
+    assert result.items == [{"id": id_, "name": id_}]
+    assert set(result.missing) == {"none", "c,d"}
 
 
 async def test_the_service_chooses_an_id(shop: AsyncClient) -> None:
@@ -111,7 +111,7 @@ async def test_writes_are_conditional(shop: AsyncClient) -> None:
     assert (await shop.get("products", "lamp")).value == {"id": "lamp", **LAMP, "price": "31"}
 
 
-async def test_what_is_known_is_not_transferred_again(shop: AsyncClient) -> None:
+async def test_a_known_object_is_not_transferred_again(shop: AsyncClient) -> None:
     await shop.put("customers", "ada", {"name": "Ada"})
     known = await shop.get("customers", "ada")
     assert await shop.get("customers", "ada", known=known) is known
@@ -123,8 +123,8 @@ async def test_what_is_known_is_not_transferred_again(shop: AsyncClient) -> None
 
 async def test_a_read_contains_the_write_whose_position_it_names(shop: AsyncClient) -> None:
     written = await shop.put("customers", "ada", {"name": "Ada"})
-    fresh = Freshness("bounded", max_staleness_s=5, at_least=written.position)
-    assert (await shop.get("customers", "ada", freshness=fresh)).value["name"] == "Ada"
+    bounded = Freshness("bounded", max_staleness_s=5, at_least=written.position)
+    assert (await shop.get("customers", "ada", freshness=bounded)).value["name"] == "Ada"
     strong = Freshness("strong")
     assert len((await shop.get_many("customers", ["ada"], freshness=strong)).items) == 1
     assert len((await shop.query("customers", freshness=strong, allow_scan=True)).items) == 1
@@ -133,10 +133,10 @@ async def test_a_read_contains_the_write_whose_position_it_names(shop: AsyncClie
     assert refused.value.locations[0].pointer == "Prefer"
 
 
-async def test_mistakes_are_named_by_their_locations(shop: AsyncClient) -> None:
+async def test_a_refusal_has_the_locations_of_the_mistakes(shop: AsyncClient) -> None:
     with pytest.raises(Invalid) as refused:
         await shop.put("products", "lamp", {"name": "Lamp", "stock": "many", "colour": "red"})
-    assert {at.pointer for at in refused.value.locations} == {"/stock", "/colour"}
+    assert {location.pointer for location in refused.value.locations} == {"/stock", "/colour"}
     assert refused.value.instance
     await shop.put("products", "lamp", {**LAMP, "stock": 0})
     with pytest.raises(Conflict) as broken:
@@ -144,22 +144,24 @@ async def test_mistakes_are_named_by_their_locations(shop: AsyncClient) -> None:
     assert broken.value.kind == "operator-refused"
 
 
-async def stocked(shop: AsyncClient) -> None:
+async def fill_shop(shop: AsyncClient) -> None:
     products = [
         Operation.put("products", f"p{i}", {"name": f"P{i}", "price": Decimal(i), "stock": i % 3})
         for i in range(10)
     ]
     orders = [Operation.put("orders", "o1", {"customer": "ada"}), Operation.put("orders", "o2", {})]
-    people = [Operation.put("customers", "ada", {"name": "Ada"})]
-    for result in await shop.batch([*products, *orders, *people]):
+    customers = [Operation.put("customers", "ada", {"name": "Ada"})]
+    for result in await shop.batch([*products, *orders, *customers]):
         result.raise_for_problem()
 
 
 async def test_objects_are_found_by_conditions(shop: AsyncClient) -> None:
-    await stocked(shop)
+    await fill_shop(shop)
     price, stock = field("price"), field("stock")
-    some = (price >= Decimal(2)) & (price < Decimal(9)) & ~(stock == 0) & (field("name") != "P4")
-    page = await shop.query("products", where=some, order=["-stock", "id"], fields=["stock"])
+    condition = (
+        (price >= Decimal(2)) & (price < Decimal(9)) & ~(stock == 0) & (field("name") != "P4")
+    )
+    page = await shop.query("products", where=condition, order=["-stock", "id"], fields=["stock"])
     assert page.items == [
         {"id": id_, "stock": number} for id_, number in (("p2", 2), ("p5", 2), ("p8", 2), ("p7", 1))
     ]
@@ -169,24 +171,26 @@ async def test_objects_are_found_by_conditions(shop: AsyncClient) -> None:
         ((price <= Decimal(1)) & field("name").like("P%") & field("name").contains("1"), ["p1"]),
         ({"eq": ["id", "p6"]}, ["p6"]),
     ):
-        found = await shop.query("products", where=where, order="price", fields=(), allow_scan=True)
-        assert [item["id"] for item in found.items] == ids
+        matches = await shop.query(
+            "products", where=where, order="price", fields=(), allow_scan=True
+        )
+        assert [item["id"] for item in matches.items] == ids
 
 
-async def test_pages_follow_each_other_when_they_are_wanted(shop: AsyncClient) -> None:
-    await stocked(shop)
+async def test_pages_are_read_on_demand(shop: AsyncClient) -> None:
+    await fill_shop(shop)
     ids = [item["id"] async for item in shop.iterate("products", order="-price", limit=3)]
     assert ids == [f"p{i}" for i in reversed(range(10))]
     first = await shop.query("products", order="-price", limit=3)
     assert first.following is not None
     second = await shop.send(first.following)
     assert [item["id"] for item in second.items] == ids[3:6]
-    again = await shop.query("products", order="-price", limit=3, after=first.next)
-    assert again == second
+    by_cursor = await shop.query("products", order="-price", limit=3, after=first.next)
+    assert by_cursor == second
 
 
 async def test_objects_are_joined_and_grouped(shop: AsyncClient) -> None:
-    await stocked(shop)
+    await fill_shop(shop)
     join = Join("buyer", "customer", ["name"])
     page = await shop.query("orders", join=join, explain=True, allow_scan=True)
     buyers = {item["id"]: item["buyer"] for item in page.items}
@@ -195,14 +199,14 @@ async def test_objects_are_joined_and_grouped(shop: AsyncClient) -> None:
     assert page.explain["joins"][0]["as"] == "buyer"
     orders = ReverseJoin("orders", "orders", "customer", order="-id", limit=3, fields=["id"])
     customers = await shop.query("customers", join=orders, allow_scan=True)
-    ordered = {item["id"]: item["orders"] for item in customers.items}
-    assert ordered["ada"] == [{"id": "o1"}]
+    orders_by_customer = {item["id"]: item["orders"] for item in customers.items}
+    assert orders_by_customer["ada"] == [{"id": "o1"}]
     aggregate = Aggregate({"n": ("count", "*")}, group=["stock"], having=field("n") > 3)
     groups = await shop.query("products", aggregate=aggregate, allow_scan=True)
     assert groups.items == [{"stock": 0, "n": 4}]
 
 
-async def test_operations_of_a_batch_succeed_and_fail_by_themselves(shop: AsyncClient) -> None:
+async def test_operations_of_a_batch_succeed_and_fail_independently(shop: AsyncClient) -> None:
     written = await shop.put("customers", "ada", {"name": "Ada"})
     operations = [
         Operation.get("customers", "ada"),
@@ -223,7 +227,7 @@ async def test_operations_of_a_batch_succeed_and_fail_by_themselves(shop: AsyncC
     assert isinstance(results[6].problem, NotFound)
 
 
-async def test_values_are_sent_as_their_types_are_written(started: Service, kind: Kind) -> None:
+async def test_values_are_encoded_by_their_types(started: Service, kind: Kind) -> None:
     types = {"at": "timestamp", "price": "decimal", "raw": "binary"}
     fields = {name: {"type": type_} for name, type_ in types.items()}
     tags = {"tags": {"type": "set", "items": "string"}}
@@ -232,7 +236,7 @@ async def test_values_are_sent_as_their_types_are_written(started: Service, kind
         await admin.put_schema(database, {"classes": {"things": {"fields": {**fields, **tags}}}})
     at = datetime(2026, 11, 27, 12, tzinfo=UTC)
     value = {"at": at, "price": Decimal("1.50"), "raw": b"\x00\xff", "tags": {"b", "a"}}
-    async with opened(kind, started.data, database) as client:
+    async with open_client(kind, started.data, database) as client:
         written = await client.put("things", "t", value)
         assert written.value is not None
         assert datetime.fromisoformat(written.value.pop("at")) == at
@@ -249,8 +253,8 @@ async def test_a_schema_is_put_read_and_dropped(started: Service, *, blocking: b
         if blocking:
             with AdminClient(started.admin) as admin:
                 return await asyncio.to_thread(getattr(admin, name), *args, **options)
-        async with AsyncAdminClient(started.admin) as other:
-            return await getattr(other, name)(*args, **options)
+        async with AsyncAdminClient(started.admin) as async_admin:
+            return await getattr(async_admin, name)(*args, **options)
 
     await call("put_schema", database, SHOP, dry_run=True)
     with pytest.raises(NotFound):
@@ -273,9 +277,9 @@ async def test_a_schema_is_put_read_and_dropped(started: Service, *, blocking: b
     with pytest.raises(ConstraintViolated) as violated:
         await call("put_schema", database, {"classes": bounded})
     assert violated.value.violations[0]["sample"] == ["ada"]
-    fewer = {name: each for name, each in SHOP["classes"].items() if name != "customers"}
-    del fewer["orders"]
-    await call("put_schema", database, {"classes": fewer}, drop=["customers", "orders"])
+    remaining = {name: class_ for name, class_ in SHOP["classes"].items() if name != "customers"}
+    del remaining["orders"]
+    await call("put_schema", database, {"classes": remaining}, drop=["customers", "orders"])
     assert await call("drop_database", database) == {"products": 0}
 
 
@@ -292,12 +296,12 @@ async def test_objects_that_meet_a_condition_are_written(
         product = {"name": f"n{number}", "price": str(number), "stock": number % 2}
         await shop.put("products", f"p{number}", product)
     cheap = field("price") < Decimal(3)
-    counted = await shop.delete_where("products", cheap, dry_run=True)
-    assert (counted.matched, counted.written, counted.sample) == (3, 0, ["p0", "p1", "p2"])
+    preview = await shop.delete_where("products", cheap, dry_run=True)
+    assert (preview.matched, preview.written, preview.sample) == (3, 0, ["p0", "p1", "p2"])
     patched = await shop.patch_where("products", cheap, {"name": "cheap"})
     assert (patched.matched, patched.written, patched.failed) == (3, 3, 0)
-    sold = await shop.update_where("products", cheap, {"stock": {"inc": -1}})
-    assert (sold.written, [problem["id"] for problem in sold.problems]) == (1, ["p0", "p2"])
+    updated = await shop.update_where("products", cheap, {"stock": {"inc": -1}})
+    assert (updated.written, [problem["id"] for problem in updated.problems]) == (1, ["p0", "p2"])
     assert (
         await shop.delete_where("products", {"eq": ["name", "cheap"]}, allow_scan=True)
     ).written == 3
@@ -329,14 +333,14 @@ async def test_a_client_is_pinned_to_a_version(
     url = f"{started.admin}/admin/v1/schemas/{database}"
     async with httpx.AsyncClient(timeout=WITHIN_S) as admin:
         rename = {"rename": "products.price:unit_price"}
-        renamed = await admin.put(url, json=schema, params=rename)
-        assert renamed.status_code == 200, renamed.text
-        async with opened(kind, started.data, database, schema_version=1) as pinned:
+        answer = await admin.put(url, json=schema, params=rename)
+        assert answer.status_code == 200, answer.text
+        async with open_client(kind, started.data, database, schema_version=1) as pinned:
             assert (await pinned.get("products", "lamp")).value == {"id": "lamp", **LAMP}
             await pinned.patch("products", "lamp", {"price": "31"})
             assert (await shop.get("products", "lamp")).value["unit_price"] == "31"
-            retired = {"retired_before": 2}
-            await admin.put(f"{url}/pinned-versions", json=retired)
+            body = {"retired_before": 2}
+            await admin.put(f"{url}/pinned-versions", json=body)
             with pytest.raises(SchemaRetired) as gone:
                 await pinned.get("products", "lamp")
     assert gone.value.present == 2

@@ -1,4 +1,4 @@
-"""The examples of the Python client's pages run as they are printed."""
+"""The examples in the Python client's documentation run as printed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[3]
 def run(page: Path, service: Service) -> list[str]:
     """Run the examples of a page, one after the other; return the lines that they print."""
     text = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-    for written, address in (("8080", service.data), ("8081", service.admin)):
-        text = text.replace(f"http://127.0.0.1:{written}", address)
-    printed = StringIO()
-    with redirect_stdout(printed):
+    for port, address in (("8080", service.data), ("8081", service.admin)):
+        text = text.replace(f"http://127.0.0.1:{port}", address)
+    output = StringIO()
+    with redirect_stdout(output):
         exec(compile(text, str(page), "exec"), {})
-    return printed.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 async def test_the_readme_sells_a_lamp_in_five_minutes(started: Service) -> None:

@@ -1,4 +1,4 @@
-"""Transactions of both Python clients behind a shared cache that nobody purges."""
+"""Transactions of both Python clients behind a shared cache that is never purged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.harness.varnish import varnish
 from portolan_client import AsyncClient, AsyncTransaction, NotFound, Operation
 from tests.process.caching.cached_paper import Paper, cacheable
 from tests.process.caching.serving import served
-from tests.process.clients.both import Kind, opened
+from tests.process.clients.both import Kind, open_client
 from tests.process.service import unique
 
 
@@ -22,18 +22,18 @@ async def cache_url(paper: Paper) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def news(paper: Paper, cache_url: str, kind: Kind) -> AsyncIterator[AsyncClient]:
-    async with opened(kind, cache_url, paper.database) as client:
+    async with open_client(kind, cache_url, paper.database) as client:
         yield client
 
 
-async def test_what_a_stale_copy_has_aborted_is_repeated_with_the_present_version(
+async def test_a_transaction_aborted_by_a_stale_copy_is_retried_with_the_current_version(
     paper: Paper, news: AsyncClient
 ) -> None:
-    seen: list[int] = []
+    read_hits: list[int] = []
 
     async def double(transaction: AsyncTransaction) -> None:
         hits = (await transaction.get("articles", id_)).value["hits"]
-        seen.append(hits)
+        read_hits.append(hits)
         transaction.add(Operation.patch("articles", id_, {"hits": 2 * hits}))
 
     id_ = unique("a")
@@ -43,11 +43,11 @@ async def test_what_a_stale_copy_has_aborted_is_repeated_with_the_present_versio
     await news.get("articles", id_)
     await paper.inc(id_)
     await news.transact(double, attempts=2)
-    assert seen == [1, 2]
+    assert read_hits == [1, 2]
     assert (await paper.get(id_)).json()["hits"] == 4
 
 
-async def test_a_stale_absence_is_read_anew(paper: Paper, news: AsyncClient) -> None:
+async def test_a_stale_absence_is_read_again(paper: Paper, news: AsyncClient) -> None:
     async def add(transaction: AsyncTransaction) -> str:
         try:
             title: str = (await transaction.get("articles", id_)).value["title"]

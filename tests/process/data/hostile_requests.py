@@ -1,4 +1,4 @@
-"""Hostile requests to the data API, and what must refuse them."""
+"""Hostile requests to the data API, with the expected refusals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Hostile:
 
     Attributes:
         method: Its method.
-        target: Its target below the database, as it goes over the wire.
-        body: Its body as it goes over the wire.
+        target: Its raw target below the database.
+        body: Its raw body.
         media_type: The declared media type of the body.
         headers: Further fields.
         status: The answer's status.
@@ -42,7 +42,7 @@ def put(body: bytes, pointer: str | None = None, **members: Any) -> Hostile:
 
 
 def patch(body: bytes, pointer: str | None = None, **members: Any) -> Hostile:
-    """Patch the object that is there."""
+    """Patch the existing object."""
     return Hostile("PATCH", "articles/there", body, pointer=pointer, **members)
 
 

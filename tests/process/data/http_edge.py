@@ -71,7 +71,7 @@ class Edge:
         return connected(self.address)
 
     async def exchange(self, raw: bytes) -> list[Answer]:
-        """Send bytes over a connection of their own; return the answers until its end."""
+        """Send bytes over a new connection; return the answers until its end."""
         async with self.connection() as client:
             client.send(raw)
             return await client.answers()
@@ -87,17 +87,17 @@ class Client:
     def send(self, raw: bytes) -> None:
         self._writer.write(raw)
 
-    async def flood(self, piece: bytes, most: int) -> int:
-        """Send a piece again and again until the connection ends; return how often."""
-        for sent in range(most):
+    async def flood(self, data: bytes, max_writes: int) -> int:
+        """Send data repeatedly until the connection ends; return how often."""
+        for count in range(max_writes):
             try:
-                self._writer.write(piece)
+                self._writer.write(data)
                 await self._writer.drain()
             except OSError:
-                return sent
+                return count
             if self._writer.is_closing():
-                return sent
-        return most
+                return count
+        return max_writes
 
     async def answer(self) -> Answer:
         async with asyncio.timeout(60):
@@ -105,14 +105,14 @@ class Client:
 
     async def answers(self) -> list[Answer]:
         """Read answers until the connection ends."""
-        found: list[Answer] = []
+        answers: list[Answer] = []
         with contextlib.suppress(EOFError, OSError):
             while True:
-                found.append(await self.answer())
-        return found
+                answers.append(await self.answer())
+        return answers
 
     async def closed(self) -> bool:
-        """Whether the connection ends without another byte."""
+        """Return whether the connection ends without another byte."""
         async with asyncio.timeout(60):
             try:
                 return not await self.reader.read(1)
@@ -129,7 +129,7 @@ async def connected(address: tuple[str, int]) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def serving(app: Any, port: Connections) -> AsyncIterator[tuple[str, int]]:
-    """Serve an application as the service does; yields the address."""
+    """Serve an application as the service does; yield the address."""
     server = make_server(app, port)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve([listener]))
@@ -144,14 +144,14 @@ async def serving(app: Any, port: Connections) -> AsyncIterator[tuple[str, int]]
 async def edge_of(**limits: Any) -> AsyncIterator[Edge]:
     app = Recorder()
     port = Connections(PortLimits(**limits))
-    watch = Scheduler([port.periodic_task()])
-    watch.start()
+    scheduler = Scheduler([port.periodic_task()])
+    scheduler.start()
     async with serving(app, port) as address:
         try:
             yield Edge(address, app)
         finally:
             app.go_on.set()
-            await watch.stop()
+            await scheduler.stop()
 
 
 async def has_requests(edge: Edge, times: int) -> bool:

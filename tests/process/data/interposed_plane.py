@@ -1,4 +1,4 @@
-"""A data plane on which something happens before each batch."""
+"""A data plane that runs an action before each batch."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class _InterposedPlane:
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
-        refused = await self._before() or ()
-        executed = operations[: len(operations) - len(refused)]
-        done = await self._plane.batch(executed, whole=whole) if executed else []
-        return [*done, *refused]
+        errors = await self._before() or ()
+        remaining = operations[: len(operations) - len(errors)]
+        outcomes = await self._plane.batch(remaining, whole=whole) if remaining else []
+        return [*outcomes, *errors]
 
 
 def interposed(plane: DataPlane, before: _Before) -> DataPlane:
-    """Return the plane, on which `before` is awaited first; what it returns befalls the rest."""
+    """Return a plane that awaits `before` first; its errors replace the last outcomes."""
     return cast(DataPlane, _InterposedPlane(plane, before))

@@ -1,4 +1,4 @@
-"""How much is done in one step of the event loop: counted in calls of functions, never timed."""
+"""The work in one step of the event loop, counted in function calls and never timed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["Steps", "counted"]
+__all__ = ["Steps", "count_steps"]
 
 _STEP: Final = Handle._run.__code__  # noqa: SLF001  # what the event loop calls
 
 
 @dataclass(slots=True)
 class Steps:
-    """What was counted.
+    """The counts.
 
     Attributes:
-        steps: How often the event loop ran something.
-        longest: Calls in the step that had most of them.
+        steps: How many callbacks the event loop ran.
+        max_calls: Most calls in one step.
     """
 
     steps: int = 0
-    longest: int = 0
+    max_calls: int = 0
     _calls: int = 0
 
     def count(self, frame: FrameType, event: str, _: Any) -> None:
@@ -35,14 +35,14 @@ class Steps:
             self._calls = 0
         elif event in ("call", "c_call"):
             self._calls += 1
-            self.longest = max(self.longest, self._calls)
+            self.max_calls = max(self.max_calls, self._calls)
 
 
 @contextmanager
-def counted() -> Iterator[Steps]:
-    """Count what this thread does; other threads do not hold the event loop.
+def count_steps() -> Iterator[Steps]:
+    """Count the work of this thread; other threads do not block the event loop.
 
-    Nothing is collected meanwhile: what that finalises may be of anybody.
+    Garbage collection is off meanwhile: it could finalise objects of other code.
     """
     steps = Steps()
     gc.disable()

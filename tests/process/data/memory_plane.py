@@ -1,4 +1,4 @@
-"""A data plane in memory, to test HTTP by itself: one system, real codec, real operators."""
+"""A data plane in memory for tests of HTTP: one system, real codec, real operators."""
 
 from __future__ import annotations
 
@@ -76,23 +76,25 @@ def _route(database: str, class_: ClassSchema) -> ClassRoute:
 
 
 class MemoryPlane:
-    """Implements `DataPlane`; `failure` is raised by the next call, `seen` lists operations."""
+    """Implements `DataPlane`; the next call raises `failure`, `writes` lists write operations."""
 
     def __init__(self, model: RoutingModel) -> None:
         self.model = model
         self.failure: Exception | None = None
-        self.seen: list[Operation] = []
+        self.writes: list[Operation] = []
         self.objects: dict[tuple[str, str], dict[str, Stored]] = {}
         self.remembered: dict[str, tuple[str, Outcome]] = {}
         self._clock = itertools.count(1_700_000_000_000_000)
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        found = self.model.databases.get(database)
-        if found is None or (found.classes and class_name not in found.classes):
+        database_route = self.model.databases.get(database)
+        if database_route is None or (
+            database_route.classes and class_name not in database_route.classes
+        ):
             raise NotFound(f"There is no class {database}/{class_name}.")
-        if not found.classes:
+        if not database_route.classes:
             raise AdvisoryOnly("The database only gives advice.")
-        return found.classes[class_name]
+        return database_route.classes[class_name]
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         self._fail()
@@ -104,10 +106,10 @@ class MemoryPlane:
 
     async def write(self, operation: WriteOperation) -> Outcome:
         self._fail()
-        self.seen.append(operation)
-        recalled = await self.recall(operation)
-        if recalled is not None:
-            return recalled
+        self.writes.append(operation)
+        replay = await self.recall(operation)
+        if replay is not None:
+            return replay
         outcome = self._apply(operation)
         if operation.fingerprint is not None:
             self.remembered[operation.operation] = (operation.fingerprint, outcome)
@@ -141,8 +143,8 @@ class MemoryPlane:
             if (test is None or test(lookup)) and (follows is None or follows(lookup, id_)):
                 top.add(key(lookup, id_), id_)
         ids = top.items()
-        shown = ids[: query.limit]
-        items = [Item(self._outcome(route, id_, query.fields, objects[id_])) for id_ in shown]
+        page = ids[: query.limit]
+        items = [Item(self._outcome(route, id_, query.fields, objects[id_])) for id_ in page]
         pushdown = Pushdown(query.filter, None, AccessPath.KEYS, ordered=True)
         plan = QueryPlan(
             query,
@@ -156,11 +158,11 @@ class MemoryPlane:
             False,
             query.fields,
         )
-        following = None
+        next_position = None
         if len(ids) > query.limit:
-            lookup = lookup_of(shown[-1], objects[shown[-1]].values)
-            following = position_of(query.order, lookup, shown[-1])
-        return QueryResult(tuple(items), (), following, plan, Budget(Limits(), SystemClock()))
+            lookup = lookup_of(page[-1], objects[page[-1]].values)
+            next_position = position_of(query.order, lookup, page[-1])
+        return QueryResult(tuple(items), (), next_position, plan, Budget(Limits(), SystemClock()))
 
     async def _one(self, operation: Operation) -> Outcome | MediatorError:
         try:
@@ -182,10 +184,10 @@ class MemoryPlane:
         self, route: ClassRoute, id_: str, fields: tuple[str, ...] | None, stored: Stored
     ) -> Outcome:
         values = stored.values
-        shown = dict(values) if fields is None else {f: values[f] for f in fields if f in values}
+        visible = dict(values) if fields is None else {f: values[f] for f in fields if f in values}
         groups = resource_groups(route, fields)
         versions = {group: stored.versions.get(group) for group in groups}
-        return Outcome(id_, shown, versions, systems=("memory",))
+        return Outcome(id_, visible, versions, systems=("memory",))
 
     def _apply(self, operation: WriteOperation) -> Outcome:
         route = self.model.databases[operation.database].classes[operation.class_name]
@@ -200,18 +202,18 @@ class MemoryPlane:
             raise PreconditionRequired("If-Match is needed.") from error
         match narrowed:
             case Create() | Put():
-                values, touched = dict(narrowed.values), set(route.groups)
+                values, groups = dict(narrowed.values), set(route.groups)
             case Delete():
                 del self._of(operation)[operation.id]
                 return Outcome(operation.id, None, {g: next(self._clock) for g in route.groups})
             case Update() | ReadModifyWrite():
                 assert stored is not None
-                values, changed = self._updated(route, narrowed, stored)
-                touched = {route.group_of[name] for name in changed}
+                values, field_names = self._update(route, narrowed, stored)
+                groups = {route.group_of[name] for name in field_names}
         versions = dict(stored.versions) if stored else {}
-        versions |= {group: next(self._clock) for group in sorted(touched)}
-        self._of(operation)[operation.id] = now = Stored(values, versions)
-        outcome = self._outcome(route, operation.id, None, now)
+        versions |= {group: next(self._clock) for group in sorted(groups)}
+        self._of(operation)[operation.id] = new = Stored(values, versions)
+        outcome = self._outcome(route, operation.id, None, new)
         return replace(outcome, created=stored is None)
 
     def _check(self, operation: WriteOperation, stored: Stored | None) -> None:
@@ -232,7 +234,7 @@ class MemoryPlane:
         ):
             raise PreconditionFailed("It was changed meanwhile.")
 
-    def _updated(
+    def _update(
         self, route: ClassRoute, operation: Update | ReadModifyWrite, stored: Stored
     ) -> tuple[Values, set[str]]:
         values = dict(stored.values)
@@ -248,12 +250,12 @@ class MemoryPlane:
             field = route.schema.fields[call.field]
             try:
                 new = apply_operator(field, values.get(call.field, MISSING), call, now)
-            except OperatorFailed as refused:
+            except OperatorFailed as error:
                 raise OperatorRefused(
                     "The operator cannot be applied.",
-                    locations=[Location(f"/{call.field}", refused.failure.reason)],
-                ) from refused
+                    locations=[Location(f"/{call.field}", error.failure.reason)],
+                ) from error
             if not isinstance(new, MissingType):
                 values[call.field] = new
-        called = [call.field for call in operation.operators]
-        return values, {*operation.values, *operation.unset, *called}
+        operands = [call.field for call in operation.operators]
+        return values, {*operation.values, *operation.unset, *operands}

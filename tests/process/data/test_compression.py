@@ -1,4 +1,4 @@
-"""Responses in the coding that their client accepts, each with a tag of its own."""
+"""Responses in the coding that their client accepts, each coding with its own tag."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ async def paper() -> AsyncIterator[Newspaper]:
         yield opened
 
 
-async def received(
-    client: httpx.AsyncClient, address: str, accepted: str
+async def receive(
+    client: httpx.AsyncClient, address: str, accept_encoding: str
 ) -> tuple[httpx.Headers, bytes]:
     """Return the header fields of a response, and its body as it was sent."""
-    async with client.stream("GET", address, headers={"accept-encoding": accepted}) as answer:
+    async with client.stream(
+        "GET", address, headers={"accept-encoding": accept_encoding}
+    ) as answer:
         return answer.headers, b"".join([chunk async for chunk in answer.aiter_raw()])
 
 
-async def test_a_long_response_is_compressed_for_who_accepts_it(paper: Newspaper) -> None:
+async def test_a_long_response_is_compressed_for_clients_that_accept_it(paper: Newspaper) -> None:
     await paper.put("a1", body=LONG)
-    plain, content = await received(paper.client, "articles/a1", "identity")
-    coded, compressed = await received(paper.client, "articles/a1", "br, gzip;q=0.5")
+    plain, content = await receive(paper.client, "articles/a1", "identity")
+    coded, compressed = await receive(paper.client, "articles/a1", "br, gzip;q=0.5")
     assert "content-encoding" not in plain
     assert coded["content-encoding"] == "gzip"
     assert gzip.decompress(compressed) == content
@@ -51,8 +53,8 @@ async def test_a_long_response_is_compressed_for_who_accepts_it(paper: Newspaper
 
 async def test_a_response_is_compressed_from_a_length_on(paper: Newspaper) -> None:
     await paper.put("a1", body={"text": ""})
-    rest = COMPRESSED_FROM - len((await paper.client.get("articles/a1")).content)
-    for length, coding in ((rest - 1, None), (rest, "gzip")):
+    padding = COMPRESSED_FROM - len((await paper.client.get("articles/a1")).content)
+    for length, coding in ((padding - 1, None), (padding, "gzip")):
         await paper.put("a1", body={"text": "x" * length})
         answer = await paper.client.get("articles/a1", headers=GZIP)
         assert answer.headers.get("content-encoding") == coding
@@ -60,23 +62,25 @@ async def test_a_response_is_compressed_from_a_length_on(paper: Newspaper) -> No
 
 
 @pytest.mark.parametrize(
-    "accepted", ["", "identity", "gzip;q=0", "br", "gzip;q=0.2, identity;q=0.8", "*;q=0"]
+    "accept_encoding", ["", "identity", "gzip;q=0", "br", "gzip;q=0.2, identity;q=0.8", "*;q=0"]
 )
-async def test_no_response_has_a_coding_that_is_not_wanted(paper: Newspaper, accepted: str) -> None:
+async def test_no_response_has_a_coding_that_is_not_accepted(
+    paper: Newspaper, accept_encoding: str
+) -> None:
     await paper.put("a1", body=LONG)
-    answer = await paper.client.get("articles/a1", headers={"accept-encoding": accepted})
+    answer = await paper.client.get("articles/a1", headers={"accept-encoding": accept_encoding})
     assert "content-encoding" not in answer.headers
     assert not answer.headers["etag"].endswith('-gzip"')
 
 
-async def test_the_port_sends_what_is_compressed(paper: Newspaper) -> None:
+async def test_the_port_sends_compressed_responses(paper: Newspaper) -> None:
     await paper.put("a1", body=LONG)
     async with (
         serving(paper.app, Connections(PortLimits())) as (host, port),
         httpx.AsyncClient(base_url=f"http://{host}:{port}/v1/news/") as client,
     ):
-        plain, content = await received(client, "articles/a1", "identity")
-        coded, compressed = await received(client, "articles/a1", "gzip")
+        plain, content = await receive(client, "articles/a1", "identity")
+        coded, compressed = await receive(client, "articles/a1", "gzip")
         head = await client.head("articles/a1", headers=GZIP)
     assert gzip.decompress(compressed) == content
     assert coded["content-length"] == head.headers["content-length"] == str(len(compressed))
@@ -95,23 +99,23 @@ async def test_head_names_the_coding_and_the_length_of_get(paper: Newspaper) -> 
 async def test_not_modified_names_the_copy_that_the_client_has(paper: Newspaper) -> None:
     plain = (await paper.put("a1", body=LONG)).headers["etag"].replace("-gzip", "")
     coded = plain[:-1] + '-gzip"'
-    for known, answered in (
+    for condition, expected in (
         (coded, coded),
         (f"W/{coded}", coded),
         (plain, plain),
         (f'"x", {plain}, {coded}', coded),
         ("*", plain),
     ):
-        same = await paper.client.get("articles/a1", headers=GZIP | {"if-none-match": known})
-        assert (same.status_code, same.content) == (304, b""), known
-        assert same.headers["etag"] == answered, known
+        same = await paper.client.get("articles/a1", headers=GZIP | {"if-none-match": condition})
+        assert (same.status_code, same.content) == (304, b""), condition
+        assert same.headers["etag"] == expected, condition
         assert "Accept-Encoding" in same.headers["vary"].split(", ")
     changed = GZIP | {"if-none-match": coded.replace("-gzip", "-gzip-gzip")}
     assert (await paper.client.get("articles/a1", headers=changed)).status_code == 200
 
 
-async def test_a_cache_is_not_confirmed_what_its_client_cannot_decode(paper: Newspaper) -> None:
-    """A cache sends the tags of all copies that it has, for whichever client (RFC 9111, 4.3.1)."""
+async def test_no_copy_is_confirmed_that_the_client_cannot_decode(paper: Newspaper) -> None:
+    """A cache sends the tags of all its copies for any client (RFC 9111, 4.3.1)."""
     await paper.put("a1", body=LONG)
     plain = (await paper.client.get("articles/a1", headers=PLAIN)).headers["etag"]
     coded = plain[:-1] + '-gzip"'
@@ -133,8 +137,8 @@ async def test_the_tag_of_any_coding_is_a_condition_of_a_write(paper: Newspaper)
     written = await paper.client.put("articles/a1", json=body, headers={"if-match": coded})
     assert written.status_code == 200
     assert written.headers["etag"].endswith('-gzip"')
-    again = await paper.client.put("articles/a1", json=body, headers={"if-match": coded})
-    assert_problem(again, 412, "precondition-failed")
+    repeated = await paper.client.put("articles/a1", json=body, headers={"if-match": coded})
+    assert_problem(repeated, 412, "precondition-failed")
     current = written.headers["etag"]
     patched = await paper.patch("articles/a1", MERGE, {"title": "3"}, if_match=current)
     assert patched.status_code == 200
@@ -166,11 +170,11 @@ async def test_a_large_response_is_compressed_in_a_thread(
 ) -> None:
     threads = []
 
-    def compressed(body: bytes, level: int, **options: int) -> bytes:
+    def compress(body: bytes, level: int, **options: int) -> bytes:
         threads.append(current_thread())
         return zlib.compress(body, level, wbits=31)
 
-    monkeypatch.setattr(gzip, "compress", compressed)
+    monkeypatch.setattr(gzip, "compress", compress)
     async with newspaper(replace(OPTIONS, max_body_bytes=2**20)) as paper:
         answer = await paper.client.put(
             "articles/a1", json={"title": "1", "body": {"text": "x" * length}}, headers=GZIP
@@ -179,10 +183,10 @@ async def test_a_large_response_is_compressed_in_a_thread(
     assert [thread is not main_thread() for thread in threads] == [in_thread]
 
 
-async def test_streams_are_sent_as_they_are(paper: Newspaper) -> None:
+async def test_streams_are_not_compressed(paper: Newspaper) -> None:
     for number in range(4):
         await paper.put(f"a{number}", body=LONG)
-    headers, body = await received(paper.client, "articles/export", "gzip")
+    headers, body = await receive(paper.client, "articles/export", "gzip")
     assert "content-encoding" not in headers
     assert len(body.splitlines()) == 4
 
@@ -195,4 +199,6 @@ async def test_compression_can_be_turned_off() -> None:
         assert "Accept-Encoding" not in answer.headers["vary"]
         coded = answer.headers["etag"][:-1] + '-gzip"'
         same = await paper.client.get("articles/a1", headers=GZIP | {"if-none-match": coded})
-        assert (same.status_code, same.headers["etag"]) == (304, coded), "of another replica"
+        assert (same.status_code, same.headers["etag"]) == (304, coded), (
+            "the tag is of another replica"
+        )

@@ -56,7 +56,7 @@ async def test_head_is_get_without_the_body(paper: Newspaper) -> None:
     assert (missing.status_code, missing.content) == (404, b"")
 
 
-async def test_fields_are_a_resource_of_their_own(paper: Newspaper) -> None:
+async def test_a_projection_is_a_resource_with_its_own_tag(paper: Newspaper) -> None:
     await paper.put("a1", hits=3)
     hits = await paper.client.get("articles/a1?fields=hits")
     assert hits.json() == {"id": "a1", "hits": 3}
@@ -81,8 +81,8 @@ async def test_writes_to_some_fields_leave_the_others(paper: Newspaper) -> None:
     assert (await paper.client.get("articles/a1")).json() == {"id": "a1", "title": "a1"}
     required = await paper.client.delete("articles/a1?fields=title")
     assert_problem(required, 400, "invalid", "/title")
-    beyond = await paper.patch("articles/a1?fields=hits", UPDATE, {"title": {"set": "x"}})
-    assert_problem(beyond, 400, "invalid", "/title")
+    outside = await paper.patch("articles/a1?fields=hits", UPDATE, {"title": {"set": "x"}})
+    assert_problem(outside, 400, "invalid", "/title")
     patch: list[dict[str, Any]] = [{"op": "add", "path": "/title", "value": "x"}]
     revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
     assert_problem(revised, 400, "invalid", "/title")
@@ -96,7 +96,7 @@ async def test_writes_to_some_fields_leave_the_others(paper: Newspaper) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "body", "shown"),
+    ("type_", "body", "expected"),
     [
         (UPDATE, {"hits": {"inc": 2}, "tags": {"add_to_set": "z"}}, {"hits": 5, "tags": ["z"]}),
         (UPDATE, {"price": {"set": "1.0"}, "body": {"unset": True}}, {"price": "1"}),
@@ -108,15 +108,15 @@ async def test_writes_to_some_fields_leave_the_others(paper: Newspaper) -> None:
     ],
 )
 async def test_patches_answer_the_fields_they_touch(
-    paper: Newspaper, type_: str, body: Any, shown: dict[str, Any]
+    paper: Newspaper, type_: str, body: Any, expected: dict[str, Any]
 ) -> None:
     await paper.put("a1", hits=3, body={"x": 1})
     answer = await paper.patch("articles/a1", type_, body)
     assert answer.status_code == 200, answer.text
-    assert answer.json() == {"id": "a1", **shown}
+    assert answer.json() == {"id": "a1", **expected}
     read = await paper.client.get("articles/a1")
     assert read.headers["etag"] == answer.headers["etag"]
-    assert shown.items() <= read.json().items()
+    assert expected.items() <= read.json().items()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,9 @@ async def test_media_types(paper: Newspaper) -> None:
 @pytest.mark.parametrize(
     "body", [{"hits": 5}, [{"op": "replace", "path": "/hits", "value": 5}]], ids=["object", "array"]
 )
-async def test_plain_json_is_the_patch_that_its_form_says(paper: Newspaper, body: Any) -> None:
+async def test_the_form_of_plain_json_decides_on_the_kind_of_patch(
+    paper: Newspaper, body: Any
+) -> None:
     await paper.put("a1", hits=3)
     assert (await paper.patch("articles/a1", JSON, body)).status_code == 200
     assert (await paper.client.get("articles/a1")).json()["hits"] == 5
@@ -208,7 +210,7 @@ async def test_a_change_shows_the_whole_object_if_that_is_preferred(
     assert (patched.content, patched.headers["etag"]) == (read.content, read.headers["etag"])
 
 
-async def test_an_update_written_like_one_before_is_read_alike_and_others_are_not(
+async def test_updates_of_the_same_form_are_parsed_alike_and_invalid_ones_are_refused(
     paper: Newspaper,
 ) -> None:
     await paper.put("a1", hits=1, tags=["x"])
@@ -231,17 +233,17 @@ async def test_a_partial_response_does_not_confirm_the_preference(paper: Newspap
     assert partial.json() == {"id": "a1", "hits": 4}
     keyed = {"idempotency-key": "k"}
     await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed)
-    again = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed, **whole)
-    assert again.headers["idempotency-replayed"] == "true"
-    for answer in (partial, again):
+    repeated = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed, **whole)
+    assert repeated.headers["idempotency-replayed"] == "true"
+    for answer in (partial, repeated):
         assert answer.headers["preference-applied"] == "handling=lenient"
 
 
 async def test_preferences_on_reads(paper: Newspaper) -> None:
     position = (await paper.put("a1")).headers["portolan-position"]
-    wish = f"consistency=strong, max-staleness=0.5, at-least={position}"
-    read = await paper.client.get("articles/a1", headers={"prefer": wish})
-    assert read.headers["preference-applied"] == wish
+    preferences = f"consistency=strong, max-staleness=0.5, at-least={position}"
+    read = await paper.client.get("articles/a1", headers={"prefer": preferences})
+    assert read.headers["preference-applied"] == preferences
 
 
 async def test_a_store_that_does_not_answer(paper: Newspaper) -> None:

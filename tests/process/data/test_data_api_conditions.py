@@ -63,7 +63,7 @@ ABSENT = {"put": 201, "patch": 404, "delete": 404}
 
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize(
-    ("name", "value", "there", "absent"),
+    ("name", "value", "existing", "absent"),
     [
         ("if-match", "{tag}", DONE, 412),
         ("if-match", '"j1.hits:1.main:1", {tag}', DONE, 412),
@@ -80,12 +80,12 @@ ABSENT = {"put": 201, "patch": 404, "delete": 404}
     ],
 )
 async def test_writes_on_condition(
-    paper: Newspaper, method: str, name: str, value: str, there: Any, absent: Any
+    paper: Newspaper, method: str, name: str, value: str, existing: Any, absent: Any
 ) -> None:
     tag = (await paper.put("a1")).headers["etag"]
     group_tag = (await paper.client.get("articles/a1?fields=hits")).headers["etag"]
     header = {name: value.replace("{tag}", tag).replace("{part}", group_tag)}
-    expected = there if isinstance(there, int) else there[method]
+    expected = existing if isinstance(existing, int) else existing[method]
     assert await _write(paper, method, "a1", header) == expected
     expected = absent if isinstance(absent, int) else absent[method]
     assert await _write(paper, method, "none", header) == expected
@@ -96,11 +96,11 @@ async def test_if_match_binds_the_groups_of_the_fields(paper: Newspaper) -> None
     tag = (await paper.client.get("articles/a1?fields=title")).headers["etag"]
     await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}})
     address = "articles/a1?fields=title"
-    kept = await paper.patch(address, MERGE, {"title": "x"}, if_match=tag)
-    assert kept.status_code == 200
-    assert kept.headers["etag"] != tag
-    again = await paper.patch(address, MERGE, {"title": "y"}, if_match=tag)
-    assert_problem(again, 412, "precondition-failed")
+    first = await paper.patch(address, MERGE, {"title": "x"}, if_match=tag)
+    assert first.status_code == 200
+    assert first.headers["etag"] != tag
+    second = await paper.patch(address, MERGE, {"title": "y"}, if_match=tag)
+    assert_problem(second, 412, "precondition-failed")
 
 
 async def test_classes_that_require_if_match(paper: Newspaper) -> None:
@@ -122,14 +122,14 @@ async def test_a_retry_gets_the_first_answer(paper: Newspaper) -> None:
     headers = {"idempotency_key": '"key-1"'}
     first = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
     await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}})
-    again = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
-    assert (again.status_code, again.json()) == (200, first.json())
-    assert again.headers["etag"] == first.headers["etag"]
-    assert again.headers["portolan-position"] == first.headers["portolan-position"]
-    assert again.headers["idempotency-replayed"] == "true"
+    retry = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
+    assert (retry.status_code, retry.json()) == (200, first.json())
+    assert retry.headers["etag"] == first.headers["etag"]
+    assert retry.headers["portolan-position"] == first.headers["portolan-position"]
+    assert retry.headers["idempotency-replayed"] == "true"
     assert "idempotency-replayed" not in first.headers
     assert (await paper.client.get("articles/a1")).json()["hits"] == 2
-    assert len(paper.plane.seen) == 3
+    assert len(paper.plane.writes) == 3
     other = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 5}}, **headers)
     assert_problem(other, 422, "idempotency-key-reused")
     headers["if_match"] = "*"
@@ -143,12 +143,12 @@ async def test_a_retry_is_known_though_its_condition_no_longer_holds(paper: News
     tag = (await paper.put("a1")).headers["etag"]
     headers = {"if-match": tag, "idempotency-key": "k"}
     first = await paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
-    again = await paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
-    assert (first.status_code, again.status_code) == (200, 200)
-    gone = [
+    retry = await paper.client.put("articles/a1", json={"title": "x"}, headers=headers)
+    assert (first.status_code, retry.status_code) == (200, 200)
+    deletions = [
         await paper.client.delete("articles/a1", headers={"idempotency-key": "d"}) for _ in "12"
     ]
-    assert [answer.status_code for answer in gone] == [204, 204]
+    assert [answer.status_code for answer in deletions] == [204, 204]
 
 
 async def test_a_key_whose_request_still_runs(

@@ -1,4 +1,4 @@
-"""What single features do not show: odd conditions and orders, on every system."""
+"""Combinations that tests of single features miss: odd conditions and orders, on every system."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ async def test_equal_tags_mean_equal_bytes_whichever_replica_answers(
     configs = list(mediator.configs.values())
     async with (
         service(configs, mediator.catalogue_url) as other,
-        client_of(mediator, database) as here,
-        client_of(other, database) as there,
+        client_of(mediator, database) as first,
+        client_of(other, database) as second,
     ):
         path = f"notes/{unique()}"
-        await here.put(path, json={"m": "1", "zz": "2", "aaa": "3"})
-        answers = [await here.get(path), await there.get(path)]
+        await first.put(path, json={"m": "1", "zz": "2", "aaa": "3"})
+        answers = [await first.get(path), await second.get(path)]
     assert answers[0].headers["etag"] == answers[1].headers["etag"]
     assert answers[0].content == answers[1].content
 

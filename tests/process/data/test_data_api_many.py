@@ -31,10 +31,10 @@ async def test_create(paper: Newspaper) -> None:
     assert created.headers["location"] == f"/v1/news/articles/{id_}"
     read = await paper.client.get(f"articles/{id_}")
     assert read.headers["etag"] == created.headers["etag"]
-    named = await paper.client.post("articles", json={"id": "é,1", "title": "x"})
-    assert named.headers["location"] == "/v1/news/articles/%C3%A9%2C1"
-    again = await paper.client.post("articles", json={"id": "é,1", "title": "y"})
-    assert_problem(again, 409, "already-exists")
+    with_id = await paper.client.post("articles", json={"id": "é,1", "title": "x"})
+    assert with_id.headers["location"] == "/v1/news/articles/%C3%A9%2C1"
+    repeated = await paper.client.post("articles", json={"id": "é,1", "title": "y"})
+    assert_problem(repeated, 409, "already-exists")
     assert_problem(await paper.client.post("articles", json={"id": 5}), 400, "invalid", "/id")
     assert_problem(await paper.client.post("articles", json={}), 400, "invalid", "/title")
     assert_problem(await paper.client.post("articles", json="x"), 400, "invalid", "")
@@ -47,7 +47,7 @@ async def test_locations_of_ids_that_are_routes_lead_to_the_object(paper: Newspa
         assert read.json()["id"] == id_
 
 
-async def test_create_again_with_a_key_makes_one_object(paper: Newspaper) -> None:
+async def test_a_repeated_creation_with_a_key_creates_one_object(paper: Newspaper) -> None:
     headers = {"idempotency-key": "k"}
     answers = [
         await paper.client.post("articles", json={"title": "x"}, headers=headers) for _ in "12"
@@ -89,12 +89,12 @@ async def test_listing_by_ids(paper: Newspaper) -> None:
     answer = await paper.client.get("articles", params={"ids": "a,b%2Cc,no,50%25,d e,a"})
     assert [item["id"] for item in answer.json()["items"]] == ["a", "b,c", "50%", "d e"]
     assert answer.json()["missing"] == ["no"]
-    shown = await paper.client.get("articles?ids=a&fields=hits")
-    assert shown.json()["items"] == [{"id": "a", "hits": 0}]
-    # Another parameter, though it ends in the same letters, and this one, however it is written.
+    projection = await paper.client.get("articles?ids=a&fields=hits")
+    assert projection.json()["items"] == [{"id": "a", "hits": 0}]
+    # A parameter with the same ending is another one; an escaped name is the same.
     assert_problem(await paper.client.get("articles?bids=a"), 400, "invalid", "bids")
     escaped = await paper.client.get("articles?%69ds=a&fields=hits")
-    assert escaped.json()["items"] == shown.json()["items"]
+    assert escaped.json()["items"] == projection.json()["items"]
     assert_problem(await paper.client.get("articles?ids="), 400, "invalid", "ids")
     assert_problem(await paper.client.get("articles?ids=a&limit=1"), 400, "invalid", "limit")
     many = ",".join(map(str, range(11)))
@@ -185,8 +185,8 @@ async def test_batch(paper: Newspaper) -> None:
     assert results[3]["body"] == {"id": "a2", "title": "2"}
     assert "body" not in results[5]
     assert results[8]["problem"]["errors"][0]["pointer"] == "/body/hits/inc"
-    known = GET | {"id": "a1", "if_none_match": f'"other", W/{results[1]["etag"]}'}
-    answer = await paper.client.post("batch", json={"operations": [known]})
+    conditional = GET | {"id": "a1", "if_none_match": f'"other", W/{results[1]["etag"]}'}
+    answer = await paper.client.post("batch", json={"operations": [conditional]})
     assert answer.json() == [{"status": 304, "id": "a1", "etag": results[1]["etag"]}]
     headers = {"prefer": "return=minimal"}
     minimal = await paper.client.post("batch", json={"operations": operations[:2]}, headers=headers)
@@ -243,36 +243,36 @@ async def test_an_invalid_operation_fails_alone(
 ) -> None:
     good = GET | {"op": "put", "body": {"title": "x"}, "id": "good"}
     answer = await paper.client.post("batch", json={"operations": [operation, good]})
-    bad, done = answer.json()
-    assert (bad["status"], done["status"]) == (status, 201)
+    bad, created = answer.json()
+    assert (bad["status"], created["status"]) == (status, 201)
     if pointer is not None:
         assert bad["problem"]["errors"][0]["pointer"] == pointer
 
 
-async def test_a_batch_creates_what_is_not_there(paper: Newspaper) -> None:
+async def test_a_batch_creates_missing_objects(paper: Newspaper) -> None:
     create = {"op": "create", "class": "articles", "body": {"title": "x"}}
-    named = create | {"body": {"id": "a1", "title": "x"}}
-    batch = {"operations": [create, create | {"id": "a2"}, named, named]}
+    with_id = create | {"body": {"id": "a1", "title": "x"}}
+    batch = {"operations": [create, create | {"id": "a2"}, with_id, with_id]}
     headers = {"idempotency-key": "k"}
     first = (await paper.client.post("batch", json=batch, headers=headers)).json()
     assert [result["status"] for result in first] == [201, 201, 201, 409]
     assert [result["id"] for result in first[1:3]] == ["a2", "a1"]
-    own = first[0]["id"]
-    assert (await paper.client.get(f"articles/{own}")).json()["title"] == "x"
-    again = (await paper.client.post("batch", json=batch, headers=headers)).json()
-    assert [result["id"] for result in again[:3]] == [own, "a2", "a1"]
+    generated_id = first[0]["id"]
+    assert (await paper.client.get(f"articles/{generated_id}")).json()["title"] == "x"
+    repeated = (await paper.client.post("batch", json=batch, headers=headers)).json()
+    assert [result["id"] for result in repeated[:3]] == [generated_id, "a2", "a1"]
 
 
-async def test_a_batch_again_with_a_key(paper: Newspaper) -> None:
+async def test_a_repeated_batch_with_a_key(paper: Newspaper) -> None:
     await paper.put("a1")
     update = {"op": "update", "class": "articles", "id": "a1", "body": {"hits": {"inc": 1}}}
     headers = {"idempotency-key": "k"}
     body = {"operations": [update, update]}
     first = await paper.client.post("batch", json=body, headers=headers)
-    again = await paper.client.post("batch", json=body, headers=headers)
+    repeated = await paper.client.post("batch", json=body, headers=headers)
     assert [result["body"]["hits"] for result in first.json()] == [1, 2]
-    assert [result["body"]["hits"] for result in again.json()] == [1, 2]
-    assert all(result["replayed"] for result in again.json())
+    assert [result["body"]["hits"] for result in repeated.json()] == [1, 2]
+    assert all(result["replayed"] for result in repeated.json())
     other = await paper.client.post("batch", json={"operations": [update]}, headers=headers)
     assert other.json()[0]["status"] == 422
 
@@ -290,11 +290,11 @@ async def test_an_export_can_be_imported(paper: Newspaper) -> None:
         f"a{number}" for number in range(7)
     ]
     paper.plane.objects.clear()
-    done = await paper.client.post("articles/import", content=exported.content, headers=NDJSON)
-    assert done.json() == {"imported": 7, "failed": 0, "next": 7, "problems": []}
+    summary = await paper.client.post("articles/import", content=exported.content, headers=NDJSON)
+    assert summary.json() == {"imported": 7, "failed": 0, "next": 7, "problems": []}
     assert (await paper.client.get("articles/export")).content == exported.content
-    rest = await paper.client.get("articles/export?after=a4&fields=hits")
-    assert [orjson.loads(line) for line in rest.content.splitlines()] == [
+    remaining = await paper.client.get("articles/export?after=a4&fields=hits")
+    assert [orjson.loads(line) for line in remaining.content.splitlines()] == [
         {"id": "a5", "hits": 5},
         {"id": "a6", "hits": 6},
     ]
@@ -312,9 +312,9 @@ async def test_an_import_reports_the_lines_that_failed(paper: Newspaper) -> None
     body = _lines(
         {"id": "a", "title": "x"}, b"", b"{broken", {"id": "b"}, b" ", b"x" * 300, {"title": "y"}
     )
-    done = (await paper.client.post("articles/import", content=body, headers=NDJSON)).json()
-    assert (done["imported"], done["failed"], done["next"]) == (2, 3, 7)
-    slugs = [(problem["line"], problem["type"]) for problem in done["problems"]]
+    summary = (await paper.client.post("articles/import", content=body, headers=NDJSON)).json()
+    assert (summary["imported"], summary["failed"], summary["next"]) == (2, 3, 7)
+    slugs = [(problem["line"], problem["type"]) for problem in summary["problems"]]
     assert slugs == [
         (3, "/problems/malformed-json"),
         (4, "/problems/invalid"),
@@ -322,13 +322,13 @@ async def test_an_import_reports_the_lines_that_failed(paper: Newspaper) -> None
     ]
 
 
-async def test_an_import_that_broke_off_goes_on_where_it_was(paper: Newspaper) -> None:
+async def test_a_broken_import_resumes_where_it_stopped(paper: Newspaper) -> None:
     body = _lines(*[{"id": f"a{number}", "title": "x"} for number in range(8)])
     write = paper.plane.write
-    left = iter(range(4))
+    accepted_writes = iter(range(4))
 
     async def failing(operation: Any) -> Any:
-        if next(left, None) is None:
+        if next(accepted_writes, None) is None:
             raise Unavailable("gone", system="redis")
         return await write(operation)
 
@@ -338,12 +338,12 @@ async def test_an_import_that_broke_off_goes_on_where_it_was(paper: Newspaper) -
     assert (document["imported"], document["next"]) == (4, 4)
     paper.plane.write = write  # type: ignore[method-assign] # and comes back
     address = f"articles/import?skip={document['next']}"
-    rest = await paper.client.post(address, content=body, headers=NDJSON)
-    assert rest.json()["imported"] == 4
+    remaining = await paper.client.post(address, content=body, headers=NDJSON)
+    assert remaining.json()["imported"] == 4
     assert len(paper.plane.objects["news", "articles"]) == 8
 
 
-async def test_an_import_again_with_a_key_changes_nothing(paper: Newspaper) -> None:
+async def test_a_repeated_import_with_a_key_changes_nothing(paper: Newspaper) -> None:
     body = _lines({"title": "no id"}, {"id": "a", "title": "x"})
     headers = NDJSON | {"idempotency-key": "k"}
     for _ in "12":
@@ -367,7 +367,7 @@ async def test_writes_carry_no_fingerprint_without_a_key(paper: Newspaper) -> No
     await paper.client.post(
         "batch", json={"operations": [update]}, headers={"idempotency-key": "k"}
     )
-    create, update_ = paper.plane.seen
+    create, update_ = paper.plane.writes
     assert isinstance(create, Create)
     assert create.fingerprint is None
     assert isinstance(update_, Update)

@@ -1,4 +1,4 @@
-"""Problems of the data API end with the name that may be meant."""
+"""Problems of the data API end with a suggestion of the name that may be meant."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ async def paper() -> AsyncIterator[Newspaper]:
         yield opened
 
 
-def suggested(document: dict[str, Any]) -> list[str]:
-    details = [each["detail"] for each in document.get("errors", [document])]
+def suggestions(document: dict[str, Any]) -> list[str]:
+    details = [error["detail"] for error in document.get("errors", [document])]
     return [detail.partition("; did you mean ")[2] for detail in details]
 
 
@@ -48,7 +48,7 @@ def suggested(document: dict[str, Any]) -> list[str]:
 async def test_reads(paper: Newspaper, address: str, meant: str) -> None:
     answer = await paper.client.get(address)
     assert answer.is_client_error or answer.status_code == 503, answer.text
-    assert suggested(answer.json()) == [f'"{meant}"?' if meant else ""]
+    assert suggestions(answer.json()) == [f'"{meant}"?' if meant else ""]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_reads(paper: Newspaper, address: str, meant: str) -> None:
 async def test_queries(paper: Newspaper, query: dict[str, Any], meant: str) -> None:
     answer = await paper.client.post("articles/query", json=query)
     assert answer.status_code == 400
-    assert suggested(answer.json()) == [f'"{meant}"?']
+    assert suggestions(answer.json()) == [f'"{meant}"?']
     assert answer.json()["detail"].endswith(f'; did you mean "{meant}"?')
 
 
@@ -80,7 +80,7 @@ async def test_bodies(paper: Newspaper) -> None:
     meant = {"price": put, "title": merged, "hits": updated, "inc": operator}
     for name, answer in meant.items():
         assert answer.status_code == 400
-        assert suggested(answer.json()) == [f'"{name}"?']
+        assert suggestions(answer.json()) == [f'"{name}"?']
 
 
 async def test_batches(paper: Newspaper) -> None:
@@ -90,7 +90,7 @@ async def test_batches(paper: Newspaper) -> None:
         {"op": "gett", "class": "articles", "id": "a1"},
     ]
     answer = await paper.client.post("batch", json={"operations": operations})
-    ends = [suggested(result["problem"]) for result in answer.json()]
+    ends = [suggestions(result["problem"]) for result in answer.json()]
     assert ['"articles"?'] in ends
     assert any('"title"?' in end for end in ends)
     assert ['"get"?'] in ends
@@ -99,6 +99,6 @@ async def test_batches(paper: Newspaper) -> None:
 async def test_names_that_are_long_or_many_are_refused_as_before(paper: Newspaper) -> None:
     long = await paper.client.put("articles/a1", json={"title": "1", "x" * 3_000: 1})
     assert long.status_code == 400
-    assert suggested(long.json()) == [""]
+    assert suggestions(long.json()) == [""]
     many = await paper.client.get("articles/a1?fields=" + ",".join(["titel"] * 5_000))
-    assert suggested(many.json()) == ['"title"?'] * 100
+    assert suggestions(many.json()) == ['"title"?'] * 100

@@ -13,13 +13,13 @@ from app.api.openapi.database_document import database_document
 from mediator.schema.tree import ClassSchema, Field, Schema
 from mediator.schema.types import FieldType
 from tests.process.caching.newspaper import NEWS, OPTIONS, Newspaper, assert_problem, newspaper
-from tests.process.data.loop_steps import counted
+from tests.process.data.loop_steps import count_steps
 from tests.process.data.memory_plane import routing_model
 from tests.process.operation.asgi_driver import send_raw
 
-FEW_CALLS, MOST_CALLS = 2_000, 50_000
-"""In one step of the event loop: of a request that is refused, and of one that builds a document of
-5,000 fields. To build it takes several times as many; periodic tasks of other services, in the same
+MAX_CALLS_OF_A_REFUSAL, MAX_CALLS_OF_A_BUILD = 2_000, 50_000
+"""In one step of the event loop: of a refused request, and of one that builds a document of 5,000
+fields. The whole build takes several times as many; periodic tasks of other services, in the same
 loop, take fewer."""
 
 
@@ -34,11 +34,11 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The databases whose documents are built."""
     names: list[str] = []
 
-    def noted(database: str, classes: Any) -> dict[str, Any]:
+    def record(database: str, classes: Any) -> dict[str, Any]:
         names.append(database)
         return database_document(database, classes)
 
-    monkeypatch.setattr("app.api.database_documents.database_document", noted)
+    monkeypatch.setattr("app.api.database_documents.database_document", record)
     return names
 
 
@@ -65,8 +65,8 @@ async def test_a_document_is_built_once_and_confirmed(paper: Newspaper, built: l
 
 async def test_a_change_of_the_schema_shows_at_once(paper: Newspaper) -> None:
     before = await paper.client.get("openapi.json")
-    more = ClassSchema("letters", {"text": Field("text", FieldType.STRING)})
-    schema = replace(NEWS, classes={**NEWS.classes, "letters": more})
+    letters = ClassSchema("letters", {"text": Field("text", FieldType.STRING)})
+    schema = replace(NEWS, classes={**NEWS.classes, "letters": letters})
     paper.plane.model = routing_model(2, schema)
     after = await paper.client.get(
         "openapi.json", headers={"if-none-match": before.headers["etag"]}
@@ -96,24 +96,24 @@ async def test_a_document_has_a_bound_and_does_not_hold_the_event_loop(paper: Ne
     path = "http://test/v1/large/openapi.json"
     assert_problem(await paper.client.get(path), 400, "invalid", "class")
     query = b"class=" + ",".join(f"c{i}" for i in range(10)).encode()
-    with counted() as steps:  # without httpx, which looks for a missing module at each request
+    with count_steps() as steps:  # without httpx, which looks for a missing module at each request
         answer = await send_raw(paper.app, "GET", b"/v1/large/openapi.json", query=query)
     assert answer.status == 200
-    assert steps.longest < MOST_CALLS
+    assert steps.max_calls < MAX_CALLS_OF_A_BUILD
 
 
 async def test_many_names_are_not_looked_up_one_by_one(paper: Newspaper) -> None:
     query = b"class=" + ",".join(f"c{i}" for i in range(8_000)).encode()
-    longest = []
+    maxima = []
     for _ in range(5):  # in most of them no periodic task of another service is counted
-        with counted() as steps:
+        with count_steps() as steps:
             refused = await send_raw(paper.app, "GET", b"/v1/news/openapi.json", query=query)
         assert (refused.status, refused.json()["type"]) == (404, "/problems/not-found")
-        longest.append(steps.longest)
-    assert min(longest) < FEW_CALLS
+        maxima.append(steps.max_calls)
+    assert min(maxima) < MAX_CALLS_OF_A_REFUSAL
 
 
-async def test_what_is_kept_is_bounded(
+async def test_the_cache_of_documents_is_bounded(
     paper: Newspaper, built: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len((await paper.client.get("openapi.json")).content)

@@ -38,21 +38,21 @@ async def api(plane: DataPlane, database: str) -> AsyncIterator[httpx.AsyncClien
         yield opened
 
 
-async def late(drop: Drop, body: bytes) -> AsyncIterator[bytes]:
-    """Send a body, at the beginning of which something is dropped."""
+async def send_late(drop: Drop, body: bytes) -> AsyncIterator[bytes]:
+    """Yield a body after the drop."""
     await drop()
     yield body
 
 
 @pytest.fixture(params=["class", "database"])
 async def dropped(request: pytest.FixtureRequest, mediator: Service) -> tuple[str, Drop]:
-    """A database, and what drops it, or the class of the notes."""
+    """A database, and the action that drops it or its class of notes."""
     database, control = await mediator.put_schema(CLASSES), mediator.mediator.control
     if request.param == "database":
         return database, lambda: control.delete_schema(database)
-    others = {"classes": {"people": CLASSES["people"]}}
+    remaining = {"classes": {"people": CLASSES["people"]}}
     options = ChangeOptions(drop=frozenset({"notes"}))
-    return database, lambda: control.set_schema(database, others, options=options)
+    return database, lambda: control.set_schema(database, remaining, options=options)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ async def test_what_is_dropped_while_the_body_arrives_is_not_found(
 ) -> None:
     database, drop = dropped
     async with api(mediator.mediator.data, database) as client:
-        content, headers = late(drop, orjson.dumps(body)), {"content-type": type_}
+        content, headers = send_late(drop, orjson.dumps(body)), {"content-type": type_}
         answer = await client.request(method, path, content=content, headers=headers)
         assert "meanwhile" in assert_problem(answer, 404, "not-found")["detail"]
 
 
 class _Dropping:
-    """A data plane, below which something is dropped as soon as a query is answered."""
+    """A data plane that drops something as soon as a query is answered."""
 
     def __init__(self, plane: DataPlane, drop: Drop) -> None:
         self._plane, self._drop = plane, drop
@@ -94,11 +94,11 @@ async def test_a_joined_class_that_is_dropped_before_the_answer_is_not_found(
     database, control = await mediator.put_schema(CLASSES), mediator.mediator.control
     await mediator.create(database, "people", "p", name="Ann")
     await mediator.create(database, "notes", "n", text="a", by="p")
-    alone = {"notes": {"fields": {"text": CLASSES["notes"]["fields"]["text"]}}}
+    notes_only = {"notes": {"fields": {"text": CLASSES["notes"]["fields"]["text"]}}}
     options = ChangeOptions(drop=frozenset({"people", "notes.by"}))
 
     async def drop() -> None:
-        await control.set_schema(database, {"classes": alone}, options=options)
+        await control.set_schema(database, {"classes": notes_only}, options=options)
 
     plane = cast(DataPlane, _Dropping(mediator.mediator.data, drop))
     async with api(plane, database) as client:

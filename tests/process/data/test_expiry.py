@@ -1,7 +1,7 @@
 """Objects of a class with `ttl_s` over the real stores, on one system and on three.
 
-Time passes for the stores when a test advances it: their clocks are put forward, by as much in
-every replica, and so is the wall clock of `aging`.
+Tests advance the time: they move the stores' clocks forward, equally in every replica, and the wall
+clock of `aging` with them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, inc, service, unique
 
 TTL_S = 3600.0
-"""Long, as objects have to be there for as long as a busy machine needs to look at them."""
+"""So long that a busy machine reads objects before they expire."""
 
 LATER_S = 6 * 3600.0
 
@@ -44,7 +44,7 @@ MARGIN_S = TTL_S / 2
 
 
 class Later(SystemClock):
-    """A replica's clock that can be put forward, alone or with those of the stores."""
+    """A replica's clock that can be moved forward, alone or with those of the stores."""
 
     ahead_s = 0.0
     replica: Service | None = None
@@ -52,17 +52,19 @@ class Later(SystemClock):
     def now(self) -> float:
         return time.time() + self.ahead_s
 
-    def shift_stores(self, replica: Service, patched: pytest.MonkeyPatch) -> None:
-        """Let the stores' clocks, as a replica reads them, go with this one."""
+    def shift_stores(self, replica: Service, patch: pytest.MonkeyPatch) -> None:
+        """Shift the stores' clocks, as a replica reads them, with this one."""
         self.replica = replica
         for guarded in replica.mediator.systems:
-            patched.setattr(guarded.store, "time_us", partial(self._shown, guarded.store.time_us))
+            patch.setattr(
+                guarded.store, "time_us", partial(self._shifted_time_us, guarded.store.time_us)
+            )
 
-    async def _shown(self, read: Callable[[], Awaitable[int]]) -> int:
+    async def _shifted_time_us(self, read: Callable[[], Awaitable[int]]) -> int:
         return await read() + round(self.ahead_s * 1_000_000)
 
-    async def put(self, ahead_s: float) -> None:
-        """Let it be so much later, for the stores as well."""
+    async def advance_to(self, ahead_s: float) -> None:
+        """Move this clock `ahead_s` seconds ahead, and those of the stores as well."""
         assert self.replica is not None
         self.ahead_s = ahead_s
         await self.replica.mediator.read_clocks()
@@ -72,24 +74,24 @@ class Later(SystemClock):
 async def later(
     mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Later]:
-    """The clock of a further replica, for which time can pass."""
+    """The clock of another replica, which tests can move."""
     assert mediator.configs
     clock = Later()
     async with service(system_configs, catalogue_url, clock=clock) as replica:
-        with pytest.MonkeyPatch.context() as patched:
-            clock.shift_stores(replica, patched)
+        with pytest.MonkeyPatch.context() as patch:
+            clock.shift_stores(replica, patch)
             yield clock
 
 
 @pytest.fixture
 async def clock(later: Later) -> AsyncIterator[Later]:
     yield later
-    await later.put(0.0)
+    await later.advance_to(0.0)
 
 
 @pytest.fixture
 def aging(clock: Later) -> Service:
-    """The replica, which shows the time of day when a test begins."""
+    """The replica, whose clock shows the actual time when a test starts."""
     assert clock.replica is not None
     clock.replica.observed.clear()
     return clock.replica
@@ -97,12 +99,12 @@ def aging(clock: Later) -> Service:
 
 @pytest.fixture
 def unswept(aging: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No sweep: by clocks that were put forward, it would find new objects expired, too."""
+    """Disable the sweep: with clocks moved forward it would also find new objects expired."""
 
-    async def nothing(_: object) -> int:
+    async def sweep_nothing(_: object) -> int:
         return 0
 
-    monkeypatch.setattr(aging.mediator.sweep, "_page", nothing)
+    monkeypatch.setattr(aging.mediator.sweep, "_page", sweep_nothing)
 
 
 @pytest.fixture(params=["redis", "postgres", "mongo", "spread"])
@@ -122,16 +124,16 @@ async def database(request: pytest.FixtureRequest, aging: Service) -> str:
 
 @pytest.fixture
 async def expired(aging: Service, database: str, clock: Later) -> str:
-    """The database, with an object `a` that has outlived its time."""
+    """The database, with an expired object `a`."""
     await aging.create(database, "articles", "a", title="old", hits=7, body={"k": 1})
     assert await aging.values(database, "articles", "a")
-    await clock.put(LATER_S)
+    await clock.advance_to(LATER_S)
     return database
 
 
 @pytest.mark.usefixtures("unswept")
 @pytest.mark.parametrize("homes", [("redis",), ("postgres",), ("mongo",), ("redis", "postgres")])
-async def test_an_expired_object_gives_its_value_free(
+async def test_an_expired_object_frees_its_value(
     aging: Service, clock: Later, homes: tuple[str, ...]
 ) -> None:
     fields = {
@@ -143,18 +145,21 @@ async def test_an_expired_object_gives_its_value_free(
     await aging.create(database, "users", "a", email="a@x")
     with pytest.raises(NotUnique):
         await aging.create(database, "users", "b", email="a@x")
-    await clock.put(LATER_S)
+    await clock.advance_to(LATER_S)
     await aging.create(database, "users", "b", email="a@x")
-    await clock.put(2 * LATER_S)
+    await clock.advance_to(2 * LATER_S)
     batch = [Create(database, "users", i, unique(), values={"email": "a@x"}) for i in ("c", "d")]
     # The operations of a batch have no order: either may be first.
-    assert {type(each) for each in await aging.mediator.data.batch(batch)} == {Outcome, NotUnique}
-    await clock.put(3 * LATER_S)
+    assert {type(result) for result in await aging.mediator.data.batch(batch)} == {
+        Outcome,
+        NotUnique,
+    }
+    await clock.advance_to(3 * LATER_S)
     put = Put(database, "users", "e", unique(), values={"email": "a@x"})
     await aging.mediator.transactions.run(CommitRequest(database, unique(), (), (put,)))
 
 
-async def test_an_expired_object_is_not_there_for_any_read(aging: Service, expired: str) -> None:
+async def test_no_read_finds_an_expired_object(aging: Service, expired: str) -> None:
     for fields in (None, ("title",), ("hits",), ("body",), ("body", "hits")):
         with pytest.raises(NotFound):
             await aging.get(expired, "articles", "a", fields)
@@ -166,7 +171,7 @@ async def test_an_expired_object_is_not_there_for_any_read(aging: Service, expir
 async def test_a_join_does_not_match_fields_of_an_expired_object(
     aging: Service, clock: Later, as_documents: bool
 ) -> None:
-    """Where the system that holds both could find him by itself."""
+    """It could if the system that holds both classes evaluated the join."""
     classes = {
         "authors": {"ttl_s": TTL_S, "fields": {"name": field_on("postgres", index=True)}},
         "texts": {"fields": {"by": {**field_on("postgres", "reference"), "to": "authors"}}},
@@ -175,18 +180,18 @@ async def test_a_join_does_not_match_fields_of_an_expired_object(
     assert aging.systems_of(database, "authors") == aging.systems_of(database, "texts")
     await aging.create(database, "authors", "a", name="Klose")
     await aging.create(database, "texts", "t", by="a")
-    named = Compare(Comparison.EQ, ("author", "name"), "Klose")
+    condition = Compare(Comparison.EQ, ("author", "name"), "Klose")
     join = Join("author", ("by",), "authors", ("name",))
     query = Query(
-        database, "texts", named, joins=(join,), allow_scan=True, as_documents=as_documents
+        database, "texts", condition, joins=(join,), allow_scan=True, as_documents=as_documents
     )
     data = aging.mediator.data
-    assert _found(await data.query(query)) == 1
-    await clock.put(LATER_S)
-    assert _found(await data.query(query)) == 0
+    assert _count_results(await data.query(query)) == 1
+    await clock.advance_to(LATER_S)
+    assert _count_results(await data.query(query)) == 0
 
 
-def _found(answer: QueryResult) -> int:
+def _count_results(answer: QueryResult) -> int:
     return len(answer.items if answer.documents is None else answer.documents)
 
 
@@ -194,10 +199,10 @@ async def test_an_object_is_readable_until_its_ttl_ends(
     aging: Service, database: str, clock: Later
 ) -> None:
     await aging.create(database, "articles", "young", title="t", hits=1)
-    await clock.put(TTL_S - MARGIN_S)
+    await clock.advance_to(TTL_S - MARGIN_S)
     assert await aging.values(database, "articles", "young") == {"title": "t", "hits": 1}
     await aging.mediator.data.write(inc(database, "articles", "young"))
-    await clock.put(TTL_S + MARGIN_S)
+    await clock.advance_to(TTL_S + MARGIN_S)
     with pytest.raises(NotFound):  # a write does not prolong the TTL
         await aging.get(database, "articles", "young")
 
@@ -215,7 +220,7 @@ async def test_an_expired_object_cannot_be_changed_or_deleted(
             await data.write(operation)
     [answer] = await data.batch([inc(expired, "articles", "a")])
     assert isinstance(answer, NotFound)
-    await clock.put(0.0)  # it was deleted, and does not come back with the clock
+    await clock.advance_to(0.0)  # it was deleted, and does not come back with the clock
     with pytest.raises(NotFound):
         await aging.get(expired, "articles", "a")
 
@@ -243,7 +248,7 @@ async def test_the_id_of_an_expired_object_can_be_used_at_once(
         answer = await data.write(operation)
     assert isinstance(answer, Outcome)
     assert answer.created
-    await clock.put(0.0)  # the stores' clocks were not put forward
+    await clock.advance_to(0.0)  # the stores' clocks were not put forward
     assert await aging.values(expired, "articles", "a") == values
 
 
@@ -252,10 +257,10 @@ async def test_the_sweep_deletes_expired_objects_that_are_not_read(
 ) -> None:
     for number in range(3):
         await aging.create(database, "articles", f"a{number}", title="t", hits=1, body={})
-    assert await _held(aging, database) == 3
-    await clock.put(LATER_S)
+    assert await _count_records(aging, database) == 3
+    await clock.advance_to(LATER_S)
     await eventually(partial(_is_empty, aging, database))
-    await clock.put(0.0)
+    await clock.advance_to(0.0)
     await aging.create(database, "articles", "young", title="t", hits=1, body={})
     route = aging.mediator.data.model
     assert await aging.mediator.sweep.run(route) == 0
@@ -263,11 +268,11 @@ async def test_the_sweep_deletes_expired_objects_that_are_not_read(
 
 
 async def _is_empty(aging: Service, database: str) -> bool:
-    return await _held(aging, database) == 0
+    return await _count_records(aging, database) == 0
 
 
-async def _held(aging: Service, database: str) -> int:
-    """Count the records that the most laden system of the class holds."""
+async def _count_records(aging: Service, database: str) -> int:
+    """Count the records of the class on each system; return the largest number."""
     route = aging.mediator.data.model.databases[database].classes["articles"]
     counts = []
     for fragment in route.fragments:
@@ -284,24 +289,24 @@ async def _held(aging: Service, database: str) -> int:
 async def test_a_committed_write_is_applied_to_an_object_expired_since(
     aging: Service, database: str, clock: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its intent would stay, and the other writes of the transaction would not learn it."""
+    """Otherwise its intent would stay, and other writes of the transaction would not learn it."""
     transactions, operation = aging.mediator.transactions, unique("tx")
     await aging.create(database, "articles", "a", title="old", hits=7)
     write = inc(database, "articles", "a", fingerprint="f")
-    with monkeypatch.context() as patched:
-        patched.setattr(transactions.resolver.applier, "apply", _away)
+    with monkeypatch.context() as patch:
+        patch.setattr(transactions.resolver.applier, "apply", _fail)
         with pytest.raises(OutcomeUnknown):
             await transactions.run(CommitRequest(database, operation, (), (write,), "f"))
-    await clock.put(LATER_S)
+    await clock.advance_to(LATER_S)
     entry = await transactions.log.find_operation(operation)
     assert entry is not None
     await transactions.resolver.roll_forward(entry)
-    await clock.put(0.0)
+    await clock.advance_to(0.0)
     assert await aging.values(database, "articles", "a") == {"title": "old", "hits": 8}
     await aging.mediator.data.write(inc(database, "articles", "a"))
 
 
-async def _away(*_: object) -> None:
+async def _fail(*_: object) -> None:
     raise Unavailable("away", system="redis")
 
 
@@ -309,7 +314,7 @@ async def _away(*_: object) -> None:
 async def fast(
     mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:
-    """A replica whose own clock is an hour ahead of all others."""
+    """A replica whose clock is `LATER_S` ahead of all others."""
     assert mediator.configs
     clock = Later()
     clock.ahead_s = LATER_S
@@ -317,30 +322,30 @@ async def fast(
         yield replica
 
 
-async def test_a_replica_whose_clock_is_ahead_takes_nothing_for_expired(
+async def test_a_replica_whose_clock_is_ahead_finds_nothing_expired(
     aging: Service, database: str, fast: Service
 ) -> None:
     await aging.create(database, "articles", "a", title="t", hits=1, body={})
     for fields in (None, ("title",), ("hits",), ("body",)):
         assert await fast.get(database, "articles", "a", fields)
     everything = Query(database, "articles")
-    [found] = (await fast.mediator.data.query(everything)).items
-    assert found.outcome.id == "a"
+    [item] = (await fast.mediator.data.query(everything)).items
+    assert item.outcome.id == "a"
     await fast.mediator.data.write(inc(database, "articles", "a"))
     values = await aging.values(database, "articles", "a")
     assert values is not None
     assert values["hits"] == 2
     assert await fast.mediator.sweep.run(fast.mediator.data.model) == 0
-    assert await _held(aging, database) == 1
+    assert await _count_records(aging, database) == 1
 
 
 async def test_objects_of_a_replica_with_a_fast_clock_expire_at_the_same_age(
     aging: Service, database: str, fast: Service, clock: Later
 ) -> None:
     await fast.create(database, "articles", "a", title="t", hits=1)
-    await clock.put(TTL_S - MARGIN_S)
+    await clock.advance_to(TTL_S - MARGIN_S)
     assert await aging.values(database, "articles", "a") == {"title": "t", "hits": 1}
-    await clock.put(TTL_S + MARGIN_S)
+    await clock.advance_to(TTL_S + MARGIN_S)
     with pytest.raises(NotFound):
         await aging.get(database, "articles", "a")
 
@@ -350,9 +355,9 @@ async def test_a_sweep_whose_clocks_differ_deletes_nothing(
 ) -> None:
     """One of the two clocks is wrong, and it is unknown which."""
     await aging.create(database, "articles", "a", title="t", hits=1, body={})
-    monkeypatch.setattr(clock, "now", time.time)  # before, as a sweep may come at any time
-    await clock.put(LATER_S)
+    monkeypatch.setattr(clock, "now", time.time)  # before, as a sweep may start at any time
+    await clock.advance_to(LATER_S)
     assert await aging.mediator.sweep.run(aging.mediator.data.model) == 0
-    assert await _held(aging, database) == 1
+    assert await _count_records(aging, database) == 1
     skews = [skew for skew in aging.observed if isinstance(skew, ClockSkewMeasured)]
     assert {skew.system for skew in skews if skew.seconds > TTL_S} == set(aging.configs)

@@ -1,4 +1,4 @@
-"""Writes to all objects that meet conditions: on each store, over two, and while others write."""
+"""Writes to all objects that meet conditions: on each store, over two, and with other writers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def shop(
         yield client
 
 
-async def listed(shop: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
+async def list_products(shop: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
     items = (await shop.get("products")).json()["items"]
     return {item["id"]: item for item in items}
 
@@ -74,9 +74,11 @@ async def test_objects_that_meet_the_conditions_are_written_and_no_others(
     dry = await shop.patch("products?price.lt=4&dry_run=true", json={"colour": "red"})
     assert counts(dry) == (4, 0, 0)
     assert dry.json()["sample"] == ["p0", "p1", "p2", "p3"]
-    assert not any("colour" in item for item in (await listed(shop)).values())
+    assert not any("colour" in item for item in (await list_products(shop)).values())
     assert counts(await shop.patch("products?price.lt=4", json={"colour": "red"})) == (4, 4, 0)
-    coloured = {id_ for id_, item in (await listed(shop)).items() if item.get("colour") == "red"}
+    coloured = {
+        id_ for id_, item in (await list_products(shop)).items() if item.get("colour") == "red"
+    }
     assert coloured == {"p0", "p1", "p2", "p3"}
 
     # Half of them have no stock, and it may not fall below zero.
@@ -87,12 +89,12 @@ async def test_objects_that_meet_the_conditions_are_written_and_no_others(
     assert sold.json()["problems"][0]["errors"][0]["pointer"] == "/stock"
 
     assert counts(await shop.delete("products?price.between=2,7")) == (6, 6, 0)
-    assert [*await listed(shop)] == ["p0", "p1", "p8", "p9"]
+    assert [*await list_products(shop)] == ["p0", "p1", "p8", "p9"]
     assert counts(await shop.delete("products?all=true")) == (4, 4, 0)
-    assert await listed(shop) == {}
+    assert await list_products(shop) == {}
 
 
-async def test_a_request_whose_time_is_over_says_where_to_go_on(
+async def test_a_request_that_runs_out_of_time_names_where_to_resume(
     shop: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filtered_writes, "WORK_S", 0.0)
@@ -106,7 +108,7 @@ async def test_a_request_whose_time_is_over_says_where_to_go_on(
             break
         after = f"&after={answer.json()['next']}"
     assert requests == 3
-    stocks = {id_: item["stock"] for id_, item in (await listed(shop)).items()}
+    stocks = {id_: item["stock"] for id_, item in (await list_products(shop)).items()}
     assert stocks == {f"p{n}": n % 2 + bool(n) for n in range(10)}
 
 
@@ -116,7 +118,7 @@ async def test_a_repeated_request_operates_on_each_object_once(shop: httpx.Async
         path = f"products?price.ge=0{after}"
         answer = await shop.patch(path, json={"stock": {"inc": 1}}, headers=headers)
         assert answer.json()["failed"] == 0
-    stocks = [item["stock"] for item in (await listed(shop)).values()]
+    stocks = [item["stock"] for item in (await list_products(shop)).values()]
     assert stocks == [n % 2 + 1 for n in range(10)]
     other = await shop.patch("products?price=1", json={"stock": {"inc": 5}}, headers=headers)
     assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused"
@@ -137,7 +139,7 @@ async def test_the_same_body_of_another_media_type_is_another_request(mediator: 
 
 
 @pytest.mark.parametrize("shop", ON_ONE[:1], indirect=True, ids="-".join)
-async def test_what_no_index_serves_is_read_through_if_that_is_allowed(
+async def test_conditions_without_an_index_are_scanned_if_that_is_allowed(
     shop: httpx.AsyncClient,
 ) -> None:
     refused = await shop.delete("products?colour=red")
@@ -159,10 +161,10 @@ async def test_a_class_that_requires_if_match_is_written_by_the_versions_that_we
 
 
 @pytest.mark.parametrize("shop", ON_ONE, indirect=True, ids="-".join)
-async def test_what_others_change_meanwhile_is_tested_anew(
+async def test_objects_that_others_change_meanwhile_are_tested_again(
     shop: httpx.AsyncClient, mediator: Service
 ) -> None:
-    """One does not match any more, one is deleted, and one matches still."""
+    """One no longer matches, one is deleted, and one still matches."""
     changes = [
         ("patch", "products/p1", {"price": 100}),
         ("delete", "products/p2", None),
@@ -179,11 +181,11 @@ async def test_what_others_change_meanwhile_is_tested_anew(
     async with api(plane, str(shop.base_url).split("/")[-2]) as client:
         answer = await client.patch("products?price.lt=5", json={"stock": 7})
     assert counts(answer) == (3, 3, 0)
-    stocks = {id_: item["stock"] for id_, item in (await listed(shop)).items()}
+    stocks = {id_: item["stock"] for id_, item in (await list_products(shop)).items()}
     assert [id_ for id_, stock in stocks.items() if stock == 7] == ["p0", "p3", "p4"]
 
 
-async def test_a_system_that_stops_answering_ends_it_with_what_is_done(
+async def test_a_system_that_stops_answering_ends_the_request_with_its_progress(
     shop: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filtered_writes, "CHUNK", 4)
@@ -205,7 +207,7 @@ async def test_a_system_that_stops_answering_ends_it_with_what_is_done(
 async def test_objects_are_counted_once_if_a_system_stops_answering_among_them(
     shop: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the second chunk two are written; it comes again as a whole, under the same key."""
+    """Two objects of the second chunk are written; the chunk is retried under the same key."""
     monkeypatch.setattr(filtered_writes, "CHUNK", 4)
     answers: list[list[MediatorError]] = [[], [Unavailable("It is away.", system="postgres")] * 2]
 
@@ -219,16 +221,16 @@ async def test_objects_are_counted_once_if_a_system_stops_answering_among_them(
     }
     async with api(plane, str(shop.base_url).split("/")[-2]) as client:
         first = await client.patch("products?price.ge=0", **request)
-        rest = await client.patch("products?price.ge=0&after=p3", **request)
+        retry = await client.patch("products?price.ge=0&after=p3", **request)
     problem = first.json()
     assert (first.status_code, problem["next"]) == (503, "p3")
     assert (problem["matched"], problem["written"], problem["failed"]) == (4, 4, 0)
-    assert counts(rest) == (6, 6, 0)
-    stocks = [item["stock"] for item in (await listed(shop)).values()]
+    assert counts(retry) == (6, 6, 0)
+    stocks = [item["stock"] for item in (await list_products(shop)).values()]
     assert stocks == [n % 2 + 1 for n in range(10)]
 
 
-WRONG: Final = [
+INVALID: Final = [
     ("", "all"),
     ("all=false", "all"),
     ("all=true&price=3", "all"),
@@ -247,11 +249,11 @@ WRONG: Final = [
 
 
 async def test_parameters_that_are_wrong_are_named(shop: httpx.AsyncClient) -> None:
-    for query, pointer in WRONG:
+    for query, pointer in INVALID:
         answer = await shop.delete(f"products?{query}")
         assert (answer.status_code, answer.json()["type"]) == (400, "/problems/invalid")
         assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
-    assert len(await listed(shop)) == 10
+    assert len(await list_products(shop)) == 10
 
 
 async def test_a_body_that_is_wrong_is_refused_before_anything_is_written(
@@ -261,6 +263,8 @@ async def test_a_body_that_is_wrong_is_refused_before_anything_is_written(
         answer = await shop.patch("products?price=77", json=body)
         assert answer.status_code == 400
         assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
-    bound = await shop.patch("products?price=1", json={"price": 2}, headers={"if-match": '"1"'})
-    assert bound.status_code == 400
+    conditional = await shop.patch(
+        "products?price=1", json={"price": 2}, headers={"if-match": '"1"'}
+    )
+    assert conditional.status_code == 400
     assert (await shop.patch("products?price=1", content="x")).status_code == 415

@@ -1,4 +1,4 @@
-"""Foreign keys of lists and sets over the data API, on every store: each element refers."""
+"""Foreign keys of lists and sets over the data API, on every store: each element is one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import httpx
 import pytest
 
 from tests.process.caching.newspaper import JSON_PATCH, MERGE, UPDATE, assert_problem
-from tests.process.data.test_foreign_keys import OTHER, SYSTEMS, found, patch, put
+from tests.process.data.test_foreign_keys import OTHER, SYSTEMS, get_object, patch, put
 from tests.process.data.test_unique import client_of
 from tests.process.service import Service, field_on
 from tests.process.transactions.open_writes import all_over
 
-MOST: Final = 100
+MAX_MEMBERS: Final = 100
 
 
 def refer(system: str, type_: str, on_delete: str, **members: Any) -> dict[str, Any]:
-    refers = {"items": "reference", "to": "authors", "index": True, "max_length": MOST}
-    return field_on(system, type_, on_delete=on_delete, **refers, **members)
+    reference = {"items": "reference", "to": "authors", "index": True, "max_length": MAX_MEMBERS}
+    return field_on(system, type_, on_delete=on_delete, **reference, **members)
 
 
 def classes(system: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ async def test_every_element_has_to_exist_whichever_way_it_is_written(
     await authors(http, "one", "two")
     for name in ("refuse", "cascade", "split"):
         await put(http, f"{name}/w", by=["one"])
-        before = await found(http, f"{name}/w")
+        before = await get_object(http, f"{name}/w")
         adding = ("add_to_set",) if name == "cascade" else ("push", "push_front")
         step = {"op": "add", "path": "/by", "value": ["one", "none"]}
         for answer in (
@@ -79,11 +79,11 @@ async def test_every_element_has_to_exist_whichever_way_it_is_written(
             *[await patch(http, f"{name}/w", UPDATE, {"by": {op: "none"}}) for op in adding],
         ):
             assert_problem(answer, 409, "dangling-reference", "/by")
-        assert await found(http, f"{name}/w") == before
-        assert await found(http, f"{name}/new") is None
+        assert await get_object(http, f"{name}/w") == before
+        assert await get_object(http, f"{name}/new") is None
         for op in adding:
             assert (await patch(http, f"{name}/w", UPDATE, {"by": {op: "two"}})).is_success
-        assert {*(await found(http, f"{name}/w"))["by"]} == {"one", "two"}
+        assert {*(await get_object(http, f"{name}/w"))["by"]} == {"one", "two"}
         assert (await http.delete(f"{name}/w")).status_code == 204
 
 
@@ -111,58 +111,58 @@ async def test_elements_are_removed(http: httpx.AsyncClient) -> None:
     await put(http, "nullify/n", by=["eve"])
     await put(http, "split/n", by=["eve", "fay", "eve"], n="m")
     await put(http, "both/n", by=["fay", "eve"], editor="eve")
-    before = (await found(http, "both/n"))["time"]
+    before = (await get_object(http, "both/n"))["time"]
     await remove(http, "eve")
-    assert await found(http, "nullify/n") == {"id": "n", "by": []}
-    assert await found(http, "split/n") == {"id": "n", "by": ["fay"], "n": "m"}
-    both = await found(http, "both/n")
+    assert await get_object(http, "nullify/n") == {"id": "n", "by": []}
+    assert await get_object(http, "split/n") == {"id": "n", "by": ["fay"], "n": "m"}
+    both = await get_object(http, "both/n")
     assert (both["by"], both["editor"]) == (["fay"], None)
     assert both["time"] > before
     await remove(http, "fay")
-    assert (await found(http, "split/n"))["by"] == []
+    assert (await get_object(http, "split/n"))["by"] == []
 
 
-async def test_what_has_the_element_goes_too(http: httpx.AsyncClient) -> None:
+async def test_objects_with_the_element_are_deleted(http: httpx.AsyncClient) -> None:
     await authors(http, "gus", "hal")
     await put(http, "cascade/c1", by=["gus", "hal"])
     await put(http, "cascade/c2", by=["hal"])
     await remove(http, "gus")
-    assert await found(http, "cascade/c1") is None
-    assert await found(http, "cascade/c2")
+    assert await get_object(http, "cascade/c1") is None
+    assert await get_object(http, "cascade/c2")
 
 
 async def test_several_deletions_remove_their_elements_at_once(http: httpx.AsyncClient) -> None:
     await authors(http, "ida", "joe", "kim")
     await put(http, "split/several", by=["joe", "kim", "ida"])
-    gone = [{"op": "delete", "class": "authors", "id": id_} for id_ in ("ida", "joe")]
-    answer = await http.post("transactions", json={"operations": gone})
+    deletions = [{"op": "delete", "class": "authors", "id": id_} for id_ in ("ida", "joe")]
+    answer = await http.post("transactions", json={"operations": deletions})
     assert answer.is_success, answer.text
-    assert (await found(http, "split/several"))["by"] == ["kim"]
+    assert (await get_object(http, "split/several"))["by"] == ["kim"]
 
 
 async def test_batches_and_transactions(mediator: Service, http: httpx.AsyncClient) -> None:
     author = {"op": "create", "class": "authors", "id": "tx", "body": {"name": "n"}}
-    created = {"op": "create", "class": "refuse", "id": "tx", "body": {"by": ["tx"]}}
-    gone = {"op": "delete", "class": "authors", "id": "tx"}
+    creation = {"op": "create", "class": "refuse", "id": "tx", "body": {"by": ["tx"]}}
+    deletion = {"op": "delete", "class": "authors", "id": "tx"}
 
     def update(**operator: Any) -> dict[str, Any]:
         return {"op": "update", "class": "refuse", "id": "tx", "body": {"by": operator}}
 
-    [refused] = (await http.post("batch", json={"operations": [created]})).json()
+    [refused] = (await http.post("batch", json={"operations": [creation]})).json()
     assert refused["problem"]["type"] == "/problems/dangling-reference"
-    assert (await http.post("transactions", json={"operations": [created, author]})).is_success
-    [refused] = (await http.post("batch", json={"operations": [gone]})).json()
+    assert (await http.post("transactions", json={"operations": [creation, author]})).is_success
+    [refused] = (await http.post("batch", json={"operations": [deletion]})).json()
     assert refused["problem"]["type"] == "/problems/still-referenced"
     await authors(http, "other")
-    for kept in (update(push="other"), update(set=["other", "tx"]), update(remove="other")):
-        answer = await http.post("transactions", json={"operations": [gone, kept]})
+    for change in (update(push="other"), update(set=["other", "tx"]), update(remove="other")):
+        answer = await http.post("transactions", json={"operations": [deletion, change]})
         assert_problem(answer, 409, "still-referenced")
-    again = update(push="tx")
-    answer = await http.post("transactions", json={"operations": [gone, again]})
+    addition = update(push="tx")
+    answer = await http.post("transactions", json={"operations": [deletion, addition]})
     assert answer.status_code == 409
     release = update(remove="tx")
-    assert (await http.post("transactions", json={"operations": [gone, release]})).is_success
-    assert await found(http, "refuse/tx") == {"id": "tx", "by": []}
+    assert (await http.post("transactions", json={"operations": [deletion, release]})).is_success
+    assert await get_object(http, "refuse/tx") == {"id": "tx", "by": []}
     await all_over(mediator)
 
 
@@ -170,12 +170,14 @@ async def test_too_many_are_refused_with_the_request_that_writes_them(
     http: httpx.AsyncClient,
 ) -> None:
     await authors(http, "many")
-    lines = "".join(f'{{"id": "m{n:03}", "by": ["many"]}}\n' for n in range(MOST))
+    lines = "".join(f'{{"id": "m{n:03}", "by": ["many"]}}\n' for n in range(MAX_MEMBERS))
     ndjson = {"content-type": "application/x-ndjson"}
     answer = await http.post("nullify/import", content=lines, headers=ndjson)
-    assert answer.json()["imported"] == MOST, answer.text
+    assert answer.json()["imported"] == MAX_MEMBERS, answer.text
     document = assert_problem(await http.delete("authors/many"), 409, "still-referenced")
     [(address, body)] = re.findall(r"PATCH (/v1/\S+) with (\{.*\})\.", document["detail"])
-    done = await http.patch(f"http://test{address}", content=body, headers={"content-type": UPDATE})
-    assert done.json()["written"] == MOST, done.text
+    response = await http.patch(
+        f"http://test{address}", content=body, headers={"content-type": UPDATE}
+    )
+    assert response.json()["written"] == MAX_MEMBERS, response.text
     await remove(http, "many")

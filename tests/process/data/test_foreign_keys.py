@@ -1,4 +1,4 @@
-"""Foreign keys over the data API, on every store: what is referred to exists, and is kept so."""
+"""Foreign keys over the data API, on every store: referenced objects exist, and stay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refers(system: str, to: str, on_delete: str, **members: Any) -> dict[str, An
 
 
 def classes(system: str) -> dict[str, Any]:
-    """Return authors with articles that go in each way, and comments on what is cascaded."""
+    """Return authors with articles for each delete action, and comments on cascaded articles."""
     other = OTHER[system]
     articles = {
         action: {"fields": {"author": refers(system, "authors", action), "title": field_on(system)}}
@@ -54,7 +54,7 @@ async def put(http: httpx.AsyncClient, path: str, **members: Any) -> None:
     assert answer.is_success, answer.text
 
 
-async def found(http: httpx.AsyncClient, path: str) -> Any:
+async def get_object(http: httpx.AsyncClient, path: str) -> Any:
     answer = await http.get(path)
     return None if answer.status_code == 404 else answer.json()
 
@@ -71,7 +71,7 @@ async def test_every_way_to_refer_to_nothing_is_refused(http: httpx.AsyncClient)
     await put(http, "authors/ways", name="n")
     for name in ("refuse", "split"):
         await put(http, f"{name}/w", author="ways")
-        before = await found(http, f"{name}/w")
+        before = await get_object(http, f"{name}/w")
         step = {"op": "replace", "path": "/author", "value": "none"}
         for answer in (
             await http.put(f"{name}/w", json={"author": "none"}),
@@ -82,8 +82,8 @@ async def test_every_way_to_refer_to_nothing_is_refused(http: httpx.AsyncClient)
             await patch(http, f"{name}/w", JSON_PATCH, [step]),
         ):
             assert_dangling(answer)
-        assert await found(http, f"{name}/w") == before
-        assert await found(http, f"{name}/new") is None
+        assert await get_object(http, f"{name}/w") == before
+        assert await get_object(http, f"{name}/new") is None
 
 
 async def test_every_way_to_refer_to_an_object(http: httpx.AsyncClient) -> None:
@@ -93,20 +93,20 @@ async def test_every_way_to_refer_to_an_object(http: httpx.AsyncClient) -> None:
         created = await http.post(name, json={"author": "one"})
         assert created.status_code == 201
         path = f"{name}/{created.json()['id']}"
-        whole = {"prefer": "return=representation"}
+        preference = {"prefer": "return=representation"}
         merged = await http.patch(
-            path, json={"author": "two"}, headers={"content-type": MERGE, **whole}
+            path, json={"author": "two"}, headers={"content-type": MERGE, **preference}
         )
         assert merged.json()["author"] == "two"
         step = {"op": "replace", "path": "/author", "value": "one"}
         assert (await patch(http, path, JSON_PATCH, [step])).is_success
-        assert (await found(http, path))["author"] == "one"
+        assert (await get_object(http, path))["author"] == "one"
         assert (await patch(http, path, MERGE, {"author": None})).is_success
         assert (await http.put(path, json={})).is_success
         assert (await http.delete(path)).status_code == 204
 
 
-async def test_what_is_referred_to_is_not_deleted(http: httpx.AsyncClient) -> None:
+async def test_referenced_objects_are_not_deleted(http: httpx.AsyncClient) -> None:
     await put(http, "authors/ada", name="Ada")
     for n in range(7):
         await put(http, f"refuse/r{n}", author="ada", title="t")
@@ -116,7 +116,7 @@ async def test_what_is_referred_to_is_not_deleted(http: httpx.AsyncClient) -> No
     sample = reference.pop("sample")
     assert reference == {"class": "refuse", "field": "author", "count": 7, "more": False}
     assert len(sample) == 5 < len({*sample, "r0", "r1", "r2", "r3", "r4", "r5", "r6"})
-    assert await found(http, "authors/ada")
+    assert await get_object(http, "authors/ada")
     for n in range(7):
         assert (await http.delete(f"refuse/r{n}")).status_code == 204
     assert (await http.delete("authors/ada")).status_code == 204
@@ -128,11 +128,11 @@ async def test_references_become_null(http: httpx.AsyncClient) -> None:
     await put(http, "nullify/n1", author="bob", title="t")
     await put(http, "split/n1", author="bob", n="m")
     assert (await http.delete("authors/bob")).status_code == 204
-    assert await found(http, "nullify/n1") == {"id": "n1", "author": None, "title": "t"}
-    assert await found(http, "split/n1") == {"id": "n1", "author": None, "n": "m"}
+    assert await get_object(http, "nullify/n1") == {"id": "n1", "author": None, "title": "t"}
+    assert await get_object(http, "split/n1") == {"id": "n1", "author": None, "n": "m"}
 
 
-async def test_what_refers_goes_too_across_classes(http: httpx.AsyncClient) -> None:
+async def test_deletions_cascade_across_classes(http: httpx.AsyncClient) -> None:
     await put(http, "authors/eve", name="Eve")
     await put(http, "cascade/c1", author="eve")
     await put(http, "cascade/c2", author="eve")
@@ -141,12 +141,12 @@ async def test_what_refers_goes_too_across_classes(http: httpx.AsyncClient) -> N
     await put(http, "likes/l", of="k3")
     document = assert_problem(await http.delete("authors/eve"), 409, "still-referenced")
     assert document["references"][0]["class"] == "likes"
-    assert await found(http, "comments/k0")
+    assert await get_object(http, "comments/k0")
     await put(http, "likes/l", n="x")
     assert (await http.delete("authors/eve")).status_code == 204
     for path in ("cascade/c1", "cascade/c2", *(f"comments/k{n}" for n in range(4))):
-        assert await found(http, path) is None
-    assert await found(http, "likes/l")
+        assert await get_object(http, path) is None
+    assert await get_object(http, "likes/l")
 
 
 async def test_objects_that_refer_to_themselves_and_in_circles(http: httpx.AsyncClient) -> None:
@@ -161,7 +161,7 @@ async def test_objects_that_refer_to_themselves_and_in_circles(http: httpx.Async
     both = [{"op": "delete", "class": "tree", "id": id_} for id_ in ("a", "b")]
     assert (await http.post("transactions", json={"operations": both})).is_success
     assert (await http.delete("ring/a")).status_code == 204
-    assert await found(http, "ring/b") is None
+    assert await get_object(http, "ring/b") is None
 
 
 async def test_too_many_are_refused_and_deleted_by_a_condition(http: httpx.AsyncClient) -> None:
@@ -178,39 +178,41 @@ async def test_too_many_are_refused_and_deleted_by_a_condition(http: httpx.Async
         [first] = re.findall(rf"{method} (/v1/\S+\?author=many)", document["detail"])
         assert document["references"][0]["class"] == name
         body: dict[str, Any] = {} if method == "DELETE" else {"json": {"author": None}}
-        done = await http.request(method, f"http://test{first}", **body)
-        assert done.json()["written"] == 100
+        response = await http.request(method, f"http://test{first}", **body)
+        assert response.json()["written"] == 100
     await put(http, "refuse/m100", author="many")
     document = assert_problem(await http.delete("authors/many"), 409, "still-referenced")
-    assert [(each["count"], each["more"]) for each in document["references"]] == [(100, True)]
+    assert [(reference["count"], reference["more"]) for reference in document["references"]] == [
+        (100, True)
+    ]
     assert (await http.delete("refuse?author=many")).json()["written"] == 101
     assert (await http.delete("authors/many")).status_code == 204
 
 
 async def test_batches_and_transactions(mediator: Service, http: httpx.AsyncClient) -> None:
     author = {"op": "create", "class": "authors", "id": "tx", "body": {"name": "n"}}
-    created = {"op": "create", "class": "refuse", "id": "tx", "body": {"author": "tx"}}
-    [refused] = (await http.post("batch", json={"operations": [created]})).json()
+    creation = {"op": "create", "class": "refuse", "id": "tx", "body": {"author": "tx"}}
+    [refused] = (await http.post("batch", json={"operations": [creation]})).json()
     assert refused["problem"]["type"] == "/problems/dangling-reference"
-    both = await http.post("transactions", json={"operations": [created, author]})
+    both = await http.post("transactions", json={"operations": [creation, author]})
     assert both.is_success, both.text
-    gone = {"op": "delete", "class": "authors", "id": "tx"}
-    [refused] = (await http.post("batch", json={"operations": [gone]})).json()
+    deletion = {"op": "delete", "class": "authors", "id": "tx"}
+    [refused] = (await http.post("batch", json={"operations": [deletion]})).json()
     assert refused["problem"]["type"] == "/problems/still-referenced"
-    answer = await http.post("transactions", json={"operations": [gone]})
+    answer = await http.post("transactions", json={"operations": [deletion]})
     assert_problem(answer, 409, "still-referenced")
     other = {"op": "update", "class": "refuse", "id": "tx", "body": {"title": {"set": "t"}}}
-    answer = await http.post("transactions", json={"operations": [gone, other]})
+    answer = await http.post("transactions", json={"operations": [deletion, other]})
     assert_problem(answer, 409, "still-referenced")
-    again = {"op": "update", "class": "refuse", "id": "tx", "body": {"author": {"set": "tx"}}}
-    answer = await http.post("transactions", json={"operations": [gone, again]})
+    change = {"op": "update", "class": "refuse", "id": "tx", "body": {"author": {"set": "tx"}}}
+    answer = await http.post("transactions", json={"operations": [deletion, change]})
     assert_dangling(answer)
     article = {"op": "delete", "class": "refuse", "id": "tx"}
-    assert (await http.post("transactions", json={"operations": [gone, article]})).is_success
-    assert (await http.post("transactions", json={"operations": [created, author]})).is_success
+    assert (await http.post("transactions", json={"operations": [deletion, article]})).is_success
+    assert (await http.post("transactions", json={"operations": [creation, author]})).is_success
     release = {"op": "update", "class": "refuse", "id": "tx", "body": {"author": {"unset": True}}}
-    assert (await http.post("transactions", json={"operations": [gone, release]})).is_success
-    assert await found(http, "refuse/tx") == {"id": "tx"}
+    assert (await http.post("transactions", json={"operations": [deletion, release]})).is_success
+    assert await get_object(http, "refuse/tx") == {"id": "tx"}
     await all_over(mediator)
 
 
@@ -218,9 +220,9 @@ async def test_a_retry_gets_the_first_answer(http: httpx.AsyncClient) -> None:
     await put(http, "authors/key", name="n")
     key = {"idempotency-key": '"k-1"'}
     first = await http.post("cascade", json={"author": "key"}, headers=key)
-    again = await http.post("cascade", json={"author": "key"}, headers=key)
-    assert (first.status_code, again.json()) == (201, first.json())
+    repeated = await http.post("cascade", json={"author": "key"}, headers=key)
+    assert (first.status_code, repeated.json()) == (201, first.json())
     key = {"idempotency-key": '"k-2"'}
     for _ in range(2):
         assert (await http.delete("authors/key", headers=key)).status_code == 204
-    assert await found(http, f"cascade/{first.json()['id']}") is None
+    assert await get_object(http, f"cascade/{first.json()['id']}") is None

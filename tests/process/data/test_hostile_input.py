@@ -42,8 +42,8 @@ async def service(
     """A service on the mediator of the test run, so that systems are examined only once."""
     async with Service.on(system_configs, catalogue_url).running() as running:
         await running.favour()
-        placed = await running.put_schema("news", CLASSES)
-        assert {placed["notes"], placed["sessions"]} == {"mongo", "redis"}
+        systems = await running.put_schema("news", CLASSES)
+        assert {systems["notes"], systems["sessions"]} == {"mongo", "redis"}
         async with Connection(running.data) as http:
             created = await http.request("PUT", "/v1/news/articles/there", {"title": "x"})
             assert created.status == 201, created
@@ -52,22 +52,22 @@ async def service(
 
 @pytest.fixture
 async def http(service: Service) -> AsyncIterator[Connection]:
-    """A connection; whatever goes over it, nothing is stored and the service stays healthy."""
+    """A connection; its requests must store nothing and leave the service healthy."""
     async with Connection(service.data) as connection:
-        before = await everything(connection)
+        before = await export_all(connection)
         yield connection
-        assert await everything(connection) == before
+        assert await export_all(connection) == before
     async with Connection(service.admin) as admin:
-        await eventually(partial(is_well, admin))
+        await eventually(partial(is_healthy, admin))
 
 
-async def is_well(admin: Connection) -> bool:
-    """Whether it is ready, with all systems; one that is busy may answer late for once."""
+async def is_healthy(admin: Connection) -> bool:
+    """Return whether the service is ready with all systems; a busy one can answer late once."""
     ready = (await admin.request("GET", "/ready")).json()
     return bool(ready["ready"] and not ready["degraded"])
 
 
-async def everything(http: Connection) -> list[bytes]:
+async def export_all(http: Connection) -> list[bytes]:
     """Export every class."""
     exports = [await http.request("GET", f"/v1/news/{name}/export") for name in CLASSES]
     assert {export.status for export in exports} == {200}
@@ -84,7 +84,7 @@ async def test_hostile_requests_are_refused(http: Connection, hostile: Hostile) 
     assert answer.status == hostile.status, answer
     problem = answer.problem()
     if hostile.pointer is not None:
-        assert hostile.pointer in [mistake["pointer"] for mistake in problem["errors"]]
+        assert hostile.pointer in [error["pointer"] for error in problem["errors"]]
 
 
 VALUES = [
@@ -117,8 +117,8 @@ async def test_hostile_values_are_only_values(
         return
     assert created.status == 201, created
     target = f"/v1/news/{class_name}/{created.json()['id']}"
-    found = (await http.request("GET", target)).json()
-    assert {key: found[key] for key in body} == body
+    stored = (await http.request("GET", target)).json()
+    assert {key: stored[key] for key in body} == body
     assert (await http.request("DELETE", target)).status == 204
 
 
@@ -152,9 +152,9 @@ async def test_a_batch_refuses_its_bad_operations_only(http: Connection) -> None
     ]
     good = {"op": "get", "class": "articles", "id": "there"}
     answer = await http.request("POST", "/v1/news/batch", {"operations": [*bad, good]})
-    *refused, done = answer.json()
-    assert done["status"] == 200
-    for result in refused:
+    *refusals, read = answer.json()
+    assert read["status"] == 200
+    for result in refusals:
         assert 400 <= result["status"] < 500
         assert result["problem"]["status"] == result["status"]
 
@@ -194,7 +194,7 @@ RAW: dict[str, bytes] = {
     ),
     "tunnel": b"CONNECT localhost:1 HTTP/1.1\r\nHost: x\r\n\r\n",
     "NUL in path": b"PUT /v1/news/articles/a\x00b HTTP/1.1\r\nHost: x\r\n\r\n",
-    "too large by its word": f"{HEAD}Content-Length: {TEN_MB}\r\n\r\n{{".encode(),
+    "too large by its length": f"{HEAD}Content-Length: {TEN_MB}\r\n\r\n{{".encode(),
 }
 
 
@@ -204,7 +204,7 @@ async def test_broken_requests_are_refused(service: Service, http: Connection, r
         try:
             answer = await connection.send(raw)
         except Unanswered:
-            return  # closed without a response: that is correct for bytes that are no HTTP
+            return  # closed without a response, which is correct for bytes that are not HTTP
         assert 400 <= answer.status < 500, answer
         answer.problem()
 
@@ -218,7 +218,7 @@ async def test_ten_megabytes_in_chunks(service: Service, http: Connection) -> No
     assert answer.problem()["limit_bytes"] < TEN_MB
 
 
-async def opened(service: Service) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_connection(service: Service) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = service.data.removeprefix("http://").split(":")
     return await asyncio.open_connection(host, int(port))
 
@@ -226,7 +226,7 @@ async def opened(service: Service) -> tuple[asyncio.StreamReader, asyncio.Stream
 async def test_a_body_shorter_than_its_content_length_is_not_stored(
     service: Service, http: Connection
 ) -> None:
-    _, writer = await opened(service)
+    _, writer = await open_connection(service)
     writer.write(f"{HEAD}Content-Length: 100\r\n\r\n{GOOD}".encode())
     await writer.drain()
     writer.close()
@@ -234,11 +234,11 @@ async def test_a_body_shorter_than_its_content_length_is_not_stored(
 
 
 async def test_slow_clients_do_not_delay_others(service: Service, http: Connection) -> None:
-    """Requests that never end hold connections, and nothing else."""
-    slow = [await opened(service) for _ in range(200)]
+    """Unfinished requests hold connections, and nothing else."""
+    slow = [await open_connection(service) for _ in range(200)]
     for number, (_, writer) in enumerate(slow):
-        whole = f"{HEAD}Content-Length: 13\r\n\r\n{GOOD}".encode()
-        writer.write(whole[: 1 + number % (len(whole) - 1)])
+        request = f"{HEAD}Content-Length: 13\r\n\r\n{GOOD}".encode()
+        writer.write(request[: 1 + number % (len(request) - 1)])
     async with asyncio.timeout(30):
         for _ in range(20):
             answer = await http.request("GET", "/v1/news/articles/there")
@@ -248,7 +248,7 @@ async def test_slow_clients_do_not_delay_others(service: Service, http: Connecti
 
 
 async def test_pipelined_requests_are_answered_in_order(service: Service, http: Connection) -> None:
-    reader, writer = await opened(service)
+    reader, writer = await open_connection(service)
     targets = ["articles/there", "articles/nobody", "articles/%00", "nope/x", "articles/there"]
     requests = [f"GET /v1/news/{target} HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets]
     writer.write("".join(requests).encode())

@@ -1,4 +1,4 @@
-"""What comes over a socket before any application sees a request: framing."""
+"""Framing, which a port checks before any application sees a request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.process.data.http_edge import (
 
 @pytest.fixture
 async def edge() -> AsyncIterator[Edge]:
-    async with edge_of() as found:
-        yield found
+    async with edge_of() as opened:
+        yield opened
 
 
 REFUSED: dict[str, bytes] = {
@@ -80,10 +80,10 @@ async def test_ambiguous_framing_is_refused(edge: Edge, raw: bytes) -> None:
     assert problem["instance"] == answer.headers["x-request-id"]
     assert problem["detail"].endswith(".")
     assert answer.headers["connection"] == "close"
-    assert edge.app.requests == [], "neither it nor what follows it is a request"
+    assert edge.app.requests == [], "neither it nor the following bytes are a request"
 
 
-TAKEN: dict[str, bytes] = {
+ACCEPTED: dict[str, bytes] = {
     "an empty line before": b"\r\n" + GET + END,
     "a host with a port": b"GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
     "an empty host": b"GET /a HTTP/1.1\r\nHost:\r\n\r\n",
@@ -94,7 +94,7 @@ TAKEN: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("raw", TAKEN.values(), ids=TAKEN.keys())
+@pytest.mark.parametrize("raw", ACCEPTED.values(), ids=ACCEPTED.keys())
 async def test_well_formed_requests_are_accepted(edge: Edge, raw: bytes) -> None:
     async with edge.connection() as client:
         client.send(raw)
@@ -122,7 +122,7 @@ async def test_a_switch_sent_in_two_pieces_is_one_request(edge: Edge) -> None:
     assert edge.app.requests == [("GET", "/held", b"")]
 
 
-async def test_trailers_are_no_fields(edge: Edge) -> None:
+async def test_trailers_are_not_fields(edge: Edge) -> None:
     trailer = b"1\r\nx\r\n0\r\nAuthorization: Bearer k\r\nX-Request-Id: t\r\n\r\n"
     async with edge.connection() as client:
         client.send(CHUNKED + trailer + GET + END)
@@ -141,12 +141,12 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-@pytest.mark.parametrize(("begin", "more"), FLOODS.values(), ids=FLOODS.keys())
-async def test_endless_malformed_bodies_are_cut_off(edge: Edge, begin: bytes, more: bytes) -> None:
+@pytest.mark.parametrize(("start", "chunk"), FLOODS.values(), ids=FLOODS.keys())
+async def test_endless_malformed_bodies_are_cut_off(edge: Edge, start: bytes, chunk: bytes) -> None:
     async with edge.connection() as client:
-        client.send(begin)
-        most = 64 * 2**20 // len(more)
-        assert await client.flood(more, most) < most
+        client.send(start)
+        max_writes = 64 * 2**20 // len(chunk)
+        assert await client.flood(chunk, max_writes) < max_writes
     assert [body for _, _, body in edge.app.requests] in ([], [None]), "no such request is complete"
 
 
@@ -162,15 +162,15 @@ async def test_endless_trailers_are_answered(edge: Edge) -> None:
     assert edge.app.requests == [("PUT", "/a", None)]
 
 
-@pytest.mark.parametrize(("more", "status"), [(FIELDS_LIMIT - 1, 200), (FIELDS_LIMIT, 431)])
-async def test_a_request_has_so_many_fields(edge: Edge, more: int, status: int) -> None:
+@pytest.mark.parametrize(("fields", "status"), [(FIELDS_LIMIT - 1, 200), (FIELDS_LIMIT, 431)])
+async def test_the_number_of_fields_is_limited(edge: Edge, fields: int, status: int) -> None:
     async with edge.connection() as client:
-        client.send(GET + b"A: b\r\n" * more + END)
+        client.send(GET + b"A: b\r\n" * fields + END)
         assert (await client.answer()).status == status
 
 
-async def test_so_many_requests_wait_in_a_connection(edge: Edge) -> None:
-    """Those that wait are answered; what is left is another connection's (RFC 9112, 9.3.2)."""
+async def test_the_number_of_waiting_requests_is_limited(edge: Edge) -> None:
+    """Waiting requests are answered; the rest need another connection (RFC 9112, 9.3.2)."""
     edge.app.go_on.set()
     answers = await edge.exchange((GET + END) * (PIPELINED_LIMIT + 50))
     assert [answer.status for answer in answers] == [200] * (PIPELINED_LIMIT + 1)
@@ -178,7 +178,7 @@ async def test_so_many_requests_wait_in_a_connection(edge: Edge) -> None:
 
 
 async def test_earlier_pipelined_requests_are_answered_before_a_refusal(edge: Edge) -> None:
-    """A refusal is never taken for the answer to another request."""
+    """A refusal must not look like the answer to another request."""
     held = b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"
     async with edge.connection() as client:
         client.send(held + GET + END + CHUNKED + b"no size\r\n")

@@ -1,4 +1,4 @@
-"""Upserts by unique values whose first attempt was killed, over two systems: what a retry gets."""
+"""Retries of upserts by unique values whose first attempt was killed, over two systems."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PATCHES: Final[list[tuple[int, str, Any]]] = [
     (1, MERGE, {"name": "Ada"}),
     (1, JSON_PATCH, [{"op": "replace", "path": "/name", "value": "Ada"}]),
 ]
-"""Versions of the schema, of which the first has the fields of one system only, and patches."""
+"""Schema versions and patches; the first version has the fields of one system only."""
 
 
 @dataclass
 class People:
-    """A class over two systems, of which one replica dies, and another one serves."""
+    """A class over two systems, with a replica that dies and another one that serves."""
 
     victim: Shop
     other: Shop
@@ -61,21 +61,21 @@ class People:
                 await asyncio.create_task(crashing())
             except Killed:
                 assert crash.is_over
-        if "commit" not in crash.taken:  # nothing is applied, so nobody waits for the rest of it
+        if "commit" not in crash.taken:  # nothing is applied, so nobody waits for its completion
             await let_overdue(self.victim.service)
 
-    async def repeated(self, key: str, patch: tuple[int, str, Any]) -> httpx.Response:
-        """Send it to the other replica, until that may resolve what the first attempt has left."""
+    async def retry(self, key: str, patch: tuple[int, str, Any]) -> httpx.Response:
+        """Retry at the other replica until that may resolve the first attempt."""
         answers: list[httpx.Response] = []
 
-        async def answered() -> bool:
+        async def is_answered() -> bool:
             answers.append(await self.upsert(self.other, key, patch))
             if answers[-1].is_success:
                 return True
             await let_overdue(self.other.service)
             return False
 
-        await eventually(answered)
+        await eventually(is_answered)
         return answers[-1]
 
 
@@ -98,18 +98,18 @@ async def people(request: pytest.FixtureRequest, mediator: Service, other: Servi
     }
     victim = Shop.of(mediator)
     await victim.change({"people": {"fields": fields}})
-    others = {
+    second_fields = {
         "visits": field_on(second, "integer", default=5, group="visits"),
         "seen": field_on(second, "timestamp", default="now", group="visits"),
     }
-    assert await victim.change({"people": {"fields": fields | others}}) == NEWEST
+    assert await victim.change({"people": {"fields": fields | second_fields}}) == NEWEST
     await other.mediator.schemas.refresh()  # it may have seen the first version already
     assert set(mediator.systems_of(victim.database, "people")) == {first, second}
     return People(victim, Shop(other, victim.database, narrowed_api(other)))
 
 
 def narrowed_api(replica: Service) -> DataApi:
-    """Return an API whose data plane is narrowed, though nobody is confined by it."""
+    """Return an API over an owned plane that restricts nobody."""
     mediator = replica.mediator
     plane = OwnedPlane(mediator.data, lambda _database, _class: None)
     options = DataOptions(cursor_key=b"key")
@@ -130,17 +130,17 @@ def crash_points() -> Iterator[CrashPoint]:
 async def test_a_retry_is_answered_as_the_attempt_would_have_been(
     people: People, patch: tuple[int, str, Any]
 ) -> None:
-    taken: list[str] = []
+    steps: list[str] = []
     for crash in crash_points():
         key = unique("key")
         await people.die(key, patch, crash)
-        again = await people.repeated(key, patch)
-        assert again.status_code == 201, (crash.taken, again.text)
-        stored = await people.other.send("GET", f"people/{again.json()['id']}", patch[0])
-        assert again.json() == stored.json(), crash.taken
-        assert again.headers.get("etag") == stored.headers["etag"], crash.taken
-        found = await people.other.send("GET", f"people?email={key}", patch[0])
-        assert len(found.json()["items"]) == 1, crash.taken
-        taken = crash.taken
-    assert taken.count("write") == 2, taken
+        retried = await people.retry(key, patch)
+        assert retried.status_code == 201, (crash.taken, retried.text)
+        stored = await people.other.send("GET", f"people/{retried.json()['id']}", patch[0])
+        assert retried.json() == stored.json(), crash.taken
+        assert retried.headers.get("etag") == stored.headers["etag"], crash.taken
+        page = await people.other.send("GET", f"people?email={key}", patch[0])
+        assert len(page.json()["items"]) == 1, crash.taken
+        steps = crash.taken
+    assert steps.count("write") == 2, steps
     await expire(people.other.service)

@@ -52,7 +52,7 @@ async def upsert(
     return await people.patch(f"people{query}", json=body, headers=typed(type_, **headers))
 
 
-async def everybody(people: httpx.AsyncClient) -> list[dict[str, Any]]:
+async def list_people(people: httpx.AsyncClient) -> list[dict[str, Any]]:
     return list((await people.get("people")).json()["items"])
 
 
@@ -65,7 +65,7 @@ async def everybody(people: httpx.AsyncClient) -> list[dict[str, Any]]:
     ],
     ids=[MERGE, UPDATE, JSON_PATCH],
 )
-async def test_the_object_that_has_the_values_is_made_and_then_patched(
+async def test_the_object_that_has_the_values_is_created_and_then_patched(
     people: httpx.AsyncClient, type_: str, body: Any, visits: tuple[int, int]
 ) -> None:
     created = await upsert(people, ADA, body, type_)
@@ -77,7 +77,7 @@ async def test_the_object_that_has_the_values_is_made_and_then_patched(
     patched = await upsert(people, ADA, body, type_)
     assert (patched.status_code, patched.json()["id"]) == (200, id_), patched.text
     assert "location" not in patched.headers
-    [stored] = await everybody(people)
+    [stored] = await list_people(people)
     assert (stored["email"], stored["visits"]) == ("ada@x", visits[1])
 
 
@@ -86,31 +86,31 @@ async def test_values_of_several_fields_address_one_object(people: httpx.AsyncCl
         query = f"?tenant=t&number={number}&upsert=true"
         answer = await upsert(people, query, {"name": f"n{number}"})
         assert answer.status_code in {200, 201}, answer.text
-    [stored] = await everybody(people)
+    [stored] = await list_people(people)
     assert (stored["tenant"], stored["number"], stored["name"]) == ("t", "1.5", "n1.50")
 
 
 @pytest.mark.usefixtures("patient")
-async def test_many_that_create_the_same_object_lose_none_of_their_patches(
+async def test_concurrent_upserts_of_one_object_lose_no_patch(
     people: httpx.AsyncClient,
 ) -> None:
     body = {"visits": {"inc": 1}}
     answers = await asyncio.gather(*(upsert(people, ADA, body, UPDATE) for _ in range(12)))
     statuses = sorted(answer.status_code for answer in answers)
     assert statuses == [200] * 11 + [201], [answer.text for answer in answers]
-    [stored] = await everybody(people)
+    [stored] = await list_people(people)
     assert stored["visits"] == 17
 
 
-async def test_another_that_takes_the_values_meanwhile_is_patched(
+async def test_another_object_that_takes_the_values_meanwhile_is_patched(
     people: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def late(plane: Any, planned: Any) -> Outcome:
+    async def create_other_first(plane: Any, planned: Any) -> Outcome:
         if isinstance(planned.operation, Create):
             await people.put("people/other", json={"email": "ada@x", "visits": 50})
         return await submit(plane, planned)
 
-    monkeypatch.setattr("app.api.keyed_upserts.submit", late)
+    monkeypatch.setattr("app.api.keyed_upserts.submit", create_other_first)
     answer = await upsert(people, ADA, {"visits": {"inc": 1}}, UPDATE)
     assert (answer.status_code, answer.json()["id"]) == (200, "other")
     assert answer.json()["visits"] == 51
@@ -120,38 +120,38 @@ async def test_an_object_that_gives_the_values_away_meanwhile_is_left_alone(
     people: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await people.put("people/first", json={"email": "ada@x", "visits": 1})
-    moved = iter([{"email": "away@x"}])
+    changes = iter([{"email": "away@x"}])
 
-    async def late(plane: Any, planned: Any) -> Outcome:
-        for change in moved:
+    async def move_first(plane: Any, planned: Any) -> Outcome:
+        for change in changes:
             await people.patch("people/first", json=change, headers=typed(MERGE))
         return await submit(plane, planned)
 
-    monkeypatch.setattr("app.api.keyed_upserts.submit", late)
+    monkeypatch.setattr("app.api.keyed_upserts.submit", move_first)
     answer = await upsert(people, ADA, {"visits": {"inc": 1}}, UPDATE)
     assert answer.status_code == 201, answer.text
-    found = {each["email"]: each["visits"] for each in await everybody(people)}
-    assert found == {"away@x": 1, "ada@x": 6}
+    visits = {person["email"]: person["visits"] for person in await list_people(people)}
+    assert visits == {"away@x": 1, "ada@x": 6}
 
 
 async def test_a_retry_under_its_key_takes_effect_once(people: httpx.AsyncClient) -> None:
     body = {"visits": {"inc": 1}}
     headers = {"idempotency-key": "once"}
-    first, again = [await upsert(people, ADA, body, UPDATE, **headers) for _ in range(2)]
-    assert (first.status_code, again.status_code) == (201, 201)
-    assert again.headers["idempotency-replayed"] == "true"
-    assert again.json() == first.json()
-    # Its id is that of the key, so that it is found although it has other values now.
+    first, repeated = [await upsert(people, ADA, body, UPDATE, **headers) for _ in range(2)]
+    assert (first.status_code, repeated.status_code) == (201, 201)
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert repeated.json() == first.json()
+    # Its id derives from the key, so it is found although it has other values now.
     id_ = first.json()["id"]
     await people.patch(f"people/{id_}", json={"email": "moved@x"}, headers=typed(MERGE))
     third = await upsert(people, ADA, body, UPDATE, **headers)
     assert (third.status_code, third.json()["id"]) == (201, id_)
-    [stored] = await everybody(people)
+    [stored] = await list_people(people)
     assert stored["visits"] == 6
     query, headers = "?email=moved@x&upsert=true", {"idempotency-key": "twice"}
     for _ in range(2):
         assert (await upsert(people, query, body, UPDATE, **headers)).status_code == 200
-    assert [each["visits"] for each in await everybody(people)] == [7]
+    assert [person["visits"] for person in await list_people(people)] == [7]
     other = await upsert(people, query, {"visits": {"inc": 2}}, UPDATE, **headers)
     assert_problem(other, 422, "idempotency-key-reused")
 
@@ -165,7 +165,7 @@ async def test_a_retry_under_its_key_takes_effect_once(people: httpx.AsyncClient
     ],
     ids=[MERGE, UPDATE, JSON_PATCH],
 )
-async def test_a_retry_patches_no_other_that_has_taken_the_values(
+async def test_a_retry_patches_no_other_object_that_has_taken_the_values(
     people: httpx.AsyncClient, type_: str, body: Any
 ) -> None:
     headers = {"idempotency-key": "once"}
@@ -173,16 +173,18 @@ async def test_a_retry_patches_no_other_that_has_taken_the_values(
     assert first.status_code == 201, first.text
     id_ = first.json()["id"]
     await people.patch(f"people/{id_}", json={"email": "moved@x"}, headers=typed(MERGE))
-    taken = await people.put("people/other", json={"email": "ada@x", "visits": 50})
-    assert taken.status_code == 201, taken.text
-    again = await upsert(people, ADA, body, type_, **headers)
-    assert (again.status_code, again.json()) == (201, first.json()), again.text
-    assert again.headers["idempotency-replayed"] == "true"
-    assert again.headers["location"] == first.headers["location"]
+    other = await people.put("people/other", json={"email": "ada@x", "visits": 50})
+    assert other.status_code == 201, other.text
+    repeated = await upsert(people, ADA, body, type_, **headers)
+    assert (repeated.status_code, repeated.json()) == (201, first.json()), repeated.text
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert repeated.headers["location"] == first.headers["location"]
     await people.delete(f"people/{id_}")
     third = await upsert(people, ADA, body, type_, **headers)
     assert (third.status_code, third.json()) == (201, first.json()), third.text
-    assert [(each["id"], each["visits"]) for each in await everybody(people)] == [("other", 50)]
+    assert [(person["id"], person["visits"]) for person in await list_people(people)] == [
+        ("other", 50)
+    ]
     new = await upsert(people, ADA, body, type_, **{"idempotency-key": "another"})
     assert (new.status_code, new.json()["id"]) == (200, "other"), new.text
 
@@ -201,14 +203,14 @@ async def test_a_patch_keeps_the_values_that_address_the_object(people: httpx.As
             await people.put("people/ada", json={"email": "ada@x"})
         for type_, body in bodies:
             assert_problem(await upsert(people, ADA, body, type_), 400, "invalid", "/email")
-        assert len(await everybody(people)) == existing
+        assert len(await list_people(people)) == existing
     assert (await upsert(people, ADA, {"email": "ada@x", "name": "Ada"})).status_code == 200
 
 
-async def test_another_constraint_is_no_reason_to_try_again(people: httpx.AsyncClient) -> None:
+async def test_a_violation_of_another_constraint_is_not_retried(people: httpx.AsyncClient) -> None:
     await people.put("people/bob", json={"email": "bob@x", "nick": "b"})
     assert_problem(await upsert(people, ADA, {"nick": "b"}), 409, "not-unique", "/nick")
-    assert len(await everybody(people)) == 1
+    assert len(await list_people(people)) == 1
 
 
 async def test_an_object_that_is_hidden_is_reported_and_not_waited_for(
@@ -218,14 +220,16 @@ async def test_an_object_that_is_hidden_is_reported_and_not_waited_for(
 
     query = mediator.mediator.data.query
 
-    async def nothing(*asked: Any) -> QueryResult:
-        return replace(await query(*asked), items=())
+    async def find_nothing(*arguments: Any) -> QueryResult:
+        return replace(await query(*arguments), items=())
 
-    monkeypatch.setattr(mediator.mediator.data, "query", nothing)
+    monkeypatch.setattr(mediator.mediator.data, "query", find_nothing)
     assert_problem(await upsert(people, ADA, {"name": "Ada"}), 409, "not-unique", "/email")
 
 
-async def test_what_addresses_no_single_object_is_refused(people: httpx.AsyncClient) -> None:
+async def test_conditions_that_address_no_single_object_are_refused(
+    people: httpx.AsyncClient,
+) -> None:
     for query, pointer in (
         ("upsert=true", "upsert"),
         ("upsert=true&name=Ada", "upsert"),
@@ -247,11 +251,11 @@ async def test_what_addresses_no_single_object_is_refused(people: httpx.AsyncCli
     for name in ("if-match", "if-none-match"):
         answer = await upsert(people, ADA, {"name": "Ada"}, **{name: '"x"'})
         assert_problem(answer, 400, "invalid", "upsert")
-    assert await everybody(people) == []
+    assert await list_people(people) == []
 
 
 async def test_objects_are_found_by_an_index(mediator: Service) -> None:
-    """As by any query: Redis would have to send all objects."""
+    """Without an index Redis would have to send all objects, as for any query."""
     fields = {"email": field_on("redis", unique=True)}
     database = await mediator.put_schema({"people": {"fields": fields}})
     app = DataApi(mediator.mediator.data, DataOptions(cursor_key=b"key"), lambda _: None)
@@ -264,14 +268,14 @@ async def test_objects_are_found_by_an_index(mediator: Service) -> None:
 async def test_the_class_of_updates_is_patched_by_id(people: httpx.AsyncClient) -> None:
     """The operation that is sent is bound to the versions by which the object was found."""
     await people.put("people/ada", json={"email": "ada@x"})
-    sent: list[Update] = []
+    updates: list[Update] = []
 
-    async def noted(plane: Any, planned: Any) -> Outcome:
-        sent.append(planned.operation)
+    async def record(plane: Any, planned: Any) -> Outcome:
+        updates.append(planned.operation)
         return await submit(plane, planned)
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("app.api.keyed_upserts.submit", noted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.api.keyed_upserts.submit", record)
         await upsert(people, ADA, {"visits": {"inc": 1}}, UPDATE)
-    [update] = sent
+    [update] = updates
     assert (update.id, len(update.condition.versions)) == ("ada", 1)

@@ -1,4 +1,4 @@
-"""TTLs of answers in a real service: estimated by replicas that share what they observed."""
+"""TTLs of answers in a real service: replicas estimate them and share their observations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Replica:
     http: httpx.AsyncClient
 
     async def write(self, id_: str) -> None:
-        """Write through this replica: its guard observes the write, and no other."""
+        """Write through this replica, so that no other guard observes the write."""
         answer = await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
         assert answer.is_success, answer.text
 
@@ -44,16 +44,16 @@ class Replica:
         """Read with a condition, as a client that has a copy, and return the TTL of the answer."""
         stale = {"if-none-match": '"j1.main:1"'}
         answer = await self.http.get(f"articles/{id_}", headers=stale)
-        found = S_MAXAGE.search(answer.headers["cache-control"])
-        return int(found[1]) if found else 0
+        match = S_MAXAGE.search(answer.headers["cache-control"])
+        return int(match[1]) if match else 0
 
 
 @asynccontextmanager
 async def replica(
     paper: Paper, kind: str | TtlEstimator, exchange: MetricsExchange | None = None
 ) -> AsyncIterator[Replica]:
-    named = {"cache_estimator": kind} if isinstance(kind, str) else {}
-    settings, metrics = CacheSettings.model_validate(named), Metrics()
+    members = {"cache_estimator": kind} if isinstance(kind, str) else {}
+    settings, metrics = CacheSettings.model_validate(members), Metrics()
     estimator = make_estimator(settings) if isinstance(kind, str) else kind
     events = CacheEvents(granted=metrics.observe)
     caches = Caches(settings, paper.caches.sketch, estimator, events, exchange)
@@ -77,7 +77,7 @@ async def replica(
 
 @pytest.fixture
 async def untouched(paper: Paper) -> str:
-    """An article that was written before any replica of the test began."""
+    """An article that was written before any replica of the test started."""
     id_ = unique("a")
     await paper.put(id_)
     await paper.release_leases()
@@ -100,7 +100,7 @@ async def write_often(at: Replica, id_: str) -> None:
 
 
 class RecordingStatic(Static):
-    """Records the events of writes: keys, and those of them that were created."""
+    """Records the keys of writes, and which of them were created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,35 +114,35 @@ class RecordingStatic(Static):
         self.created |= {*created}
 
 
-async def test_estimators_are_notified_of_what_was_created(paper: Paper) -> None:
+async def test_estimators_are_notified_of_created_objects(paper: Paper) -> None:
     estimator, path = RecordingStatic(), f"articles/{unique('a')}"
-    async with replica(paper, estimator) as one:
-        assert (await one.http.put(path, json={"title": "t"})).is_success
+    async with replica(paper, estimator) as server:
+        assert (await server.http.put(path, json={"title": "t"})).is_success
         assert estimator.keys == estimator.created != set()
         estimator.created.clear()
-        assert (await one.http.put(path, json={"title": "u"})).is_success
+        assert (await server.http.put(path, json={"title": "u"})).is_success
         assert not estimator.created
 
 
 async def test_frequent_writes_shorten_the_ttl(paper: Paper, untouched: str, busy: str) -> None:
-    async with replica(paper, "cate") as one:
-        await write_often(one, busy)
-        assert await one.ttl_s(busy) < 10
-        assert await one.ttl_s(untouched) == 60
+    async with replica(paper, "cate") as server:
+        await write_often(server, busy)
+        assert await server.ttl_s(busy) < 10
+        assert await server.ttl_s(untouched) == 60
 
 
-async def test_the_learner_does_not_keep_what_is_mostly_written(
+async def test_the_learner_does_not_cache_objects_that_are_mostly_written(
     paper: Paper, untouched: str, busy: str
 ) -> None:
-    async with replica(paper, "learner") as one:
-        await write_often(one, busy)
-        assert await one.ttl_s(busy) == 0
+    async with replica(paper, "learner") as server:
+        await write_often(server, busy)
+        assert await server.ttl_s(busy) == 0
 
 
-async def test_static_ttls_are_always_the_longest(paper: Paper, untouched: str, busy: str) -> None:
-    async with replica(paper, "static") as one:
-        await write_often(one, busy)
-        assert await one.ttl_s(busy) == await one.ttl_s(untouched) == 60
+async def test_static_ttls_are_always_the_maximum(paper: Paper, untouched: str, busy: str) -> None:
+    async with replica(paper, "static") as server:
+        await write_often(server, busy)
+        assert await server.ttl_s(busy) == await server.ttl_s(untouched) == 60
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -153,36 +153,36 @@ async def test_another_replica_starts_from_shared_observations(
     key = unique("lifetimes")
     exchange = MetricsExchange(redis_config.url, key)
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(replica(paper, "cate", exchange))
-        await write_often(one, busy)
-        known = await one.ttl_s(busy)
-        await one.caches.updates.exchange()
+        server = await stack.enter_async_context(replica(paper, "cate", exchange))
+        await write_often(server, busy)
+        ttl_s = await server.ttl_s(busy)
+        await server.caches.updates.exchange()
         if restarted:
             await stack.aclose()
         async with replica(paper, "cate", MetricsExchange(redis_config.url, key)) as other:
             await other.caches.updates.merge()
-            assert await other.ttl_s(busy) <= known + 10
+            assert await other.ttl_s(busy) <= ttl_s + 10
             assert await other.ttl_s(untouched) == 60
-        async with replica(paper, "cate") as alone:
-            assert await alone.ttl_s(busy) == 60
+        async with replica(paper, "cate") as isolated:
+            assert await isolated.ttl_s(busy) == 60
 
 
 async def test_nothing_depends_on_the_exchange(paper: Paper, busy: str) -> None:
-    async with replica(paper, "cate", MetricsExchange(NOWHERE)) as one:
-        await write_often(one, busy)
-        await one.caches.updates.exchange()
-        assert await one.ttl_s(busy) < 10
+    async with replica(paper, "cate", MetricsExchange(NOWHERE)) as server:
+        await write_often(server, busy)
+        await server.caches.updates.exchange()
+        assert await server.ttl_s(busy) < 10
 
 
-async def test_metrics_show_ttls_and_what_became_of_copies(paper: Paper, busy: str) -> None:
-    async with replica(paper, "cate") as one:
-        await one.ttl_s(busy)
-        await one.write(busy)
-        text = generate_latest(one.metrics.registry).decode()
+async def test_metrics_show_ttls_and_the_fates_of_copies(paper: Paper, busy: str) -> None:
+    async with replica(paper, "cate") as server:
+        await server.ttl_s(busy)
+        await server.write(busy)
+        text = generate_latest(server.metrics.registry).decode()
         labels = f'class="articles",database="{paper.database}"'
         assert f"portolan_cache_ttl_seconds_count{{{labels}}} 1.0" in text
         invalidated = f'portolan_cache_copies_total{{{labels},fate="invalidations"}}'
         assert f"{invalidated} 1.0" in text
         assert f"portolan_cache_ttl_error{{{labels}}}" in text
-        again = generate_latest(one.metrics.registry).decode()
-        assert f"{invalidated} 1.0" in again, "what was counted is not counted again"
+        second = generate_latest(server.metrics.registry).decode()
+        assert f"{invalidated} 1.0" in second, "nothing is counted twice"

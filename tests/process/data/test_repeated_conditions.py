@@ -1,4 +1,4 @@
-"""Repetitions of writes: the first answer, though a condition holds no more, or others wrote."""
+"""Repeated writes get the first answer, even if a condition no longer holds or others wrote."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ REQUESTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 
-def classes(systems: str, **further: Any) -> dict[str, Any]:
+def classes(systems: str, **extra: Any) -> dict[str, Any]:
     first, _, second = systems.partition("-")
     stock = field_on(second or first, "integer", group="stock")
-    return {"goods": {"fields": {"price": field_on(first, "integer"), "stock": stock, **further}}}
+    return {"goods": {"fields": {"price": field_on(first, "integer"), "stock": stock, **extra}}}
 
 
 @pytest.fixture(params=SYSTEMS)
@@ -31,8 +31,8 @@ async def shop(mediator: Service, request: pytest.FixtureRequest) -> Shop:
     """A class on one system, or on two, with an object."""
     shop = Shop.of(mediator)
     await shop.change(classes(request.param))
-    made = await shop.send("PUT", "goods/a", json={"price": 1, "stock": 1})
-    assert made.status_code == 201, made.text
+    created = await shop.send("PUT", "goods/a", json={"price": 1, "stock": 1})
+    assert created.status_code == 201, created.text
     return shop
 
 
@@ -42,11 +42,14 @@ async def send(shop: Shop, name: str, conditions: dict[str, str], **headers: str
     return await shop.send(method, "goods/a", **{**request, "headers": all_headers})
 
 
-def check_repeated(first: Any, again: Any) -> None:
+def check_repeated(first: Any, repeated: Any) -> None:
     assert first.status_code in (200, 204), first.text
-    assert again.status_code == first.status_code, again.text
-    assert again.headers["idempotency-replayed"] == "true"
-    assert (again.content, again.headers.get("etag")) == (first.content, first.headers.get("etag"))
+    assert repeated.status_code == first.status_code, repeated.text
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert (repeated.content, repeated.headers.get("etag")) == (
+        first.content,
+        first.headers.get("etag"),
+    )
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -61,10 +64,10 @@ async def test_an_object_that_is_gone_does_not_change_the_answer(shop: Shop, nam
 async def test_a_version_that_is_excluded_by_now_does_not_change_the_answer(
     shop: Shop, name: str
 ) -> None:
-    seen = {"if-match": (await shop.send("GET", "goods/a")).headers["etag"], **OTHER}
-    first = await send(shop, name, seen, **KEY)
+    conditions = {"if-match": (await shop.send("GET", "goods/a")).headers["etag"], **OTHER}
+    first = await send(shop, name, conditions, **KEY)
     await shop.send("PUT", "goods/a", json={"price": 5})
-    check_repeated(first, await send(shop, name, seen, **KEY))
+    check_repeated(first, await send(shop, name, conditions, **KEY))
     assert await shop.shown("goods/a") == {"id": "a", "price": 5}
 
 
@@ -80,11 +83,11 @@ async def test_a_version_that_is_excluded_by_now_does_not_change_the_answer(
 async def test_a_patch_that_changed_nothing_does_not_undo_a_later_write(
     shop: Shop, type_: str, body: Any, other: Any
 ) -> None:
-    """A's patch finds the price as it sets it; B sets another; A, who got no answer, repeats."""
-    seen = await shop.send("GET", "goods/a")
+    """A's patch changes nothing; B sets another price; A, who got no answer, repeats."""
+    read = await shop.send("GET", "goods/a")
     headers = {"content-type": type_, **KEY}
     first = await shop.send("PATCH", "goods/a", json=body, headers=headers)
-    assert first.headers["etag"] == seen.headers["etag"]
+    assert first.headers["etag"] == read.headers["etag"]
     changed = await shop.send("PUT", "goods/a?fields=price", json={"price": 7})
     assert changed.status_code == 200, changed.text
     check_repeated(first, await shop.send("PATCH", "goods/a", json=body, headers=headers))
@@ -96,26 +99,26 @@ async def test_a_patch_that_changed_nothing_does_not_undo_a_later_write(
 async def test_a_tag_of_a_former_schema_does_not_change_the_answer(mediator: Service) -> None:
     shop = Shop.of(mediator)
     await shop.change(classes("redis-mongo"))
-    seen = (await shop.send("PUT", "goods/a", json={"price": 1, "stock": 1})).headers["etag"]
-    first = await send(shop, "put", {"if-match": seen}, **KEY)
-    bound = {"op": "put", "class": "goods", "id": "a", "body": {"price": 3}}
-    batch = {"operations": [{**bound, "if_match": first.headers["etag"]}]}
+    tag = (await shop.send("PUT", "goods/a", json={"price": 1, "stock": 1})).headers["etag"]
+    first = await send(shop, "put", {"if-match": tag}, **KEY)
+    put = {"op": "put", "class": "goods", "id": "a", "body": {"price": 3}}
+    batch = {"operations": [{**put, "if_match": first.headers["etag"]}]}
     headers = {"idempotency-key": "batch"}
-    [one] = (await shop.send("POST", "batch", json=batch, headers=headers)).json()
-    assert one["status"] == 200, one
+    [item] = (await shop.send("POST", "batch", json=batch, headers=headers)).json()
+    assert item["status"] == 200, item
     await shop.change(classes("redis-mongo", more={"type": "string"}))
-    # Its ETag is of the schema now, and so another one.
-    single = await send(shop, "put", {"if-match": seen}, **KEY)
+    # Its ETag is another one now, as it has the version of the schema.
+    single = await send(shop, "put", {"if-match": tag}, **KEY)
     assert (single.status_code, single.content) == (200, first.content), single.text
     assert single.headers["idempotency-replayed"] == "true"
-    [again] = (await shop.send("POST", "batch", json=batch, headers=headers)).json()
-    assert (again["status"], again["replayed"], again["body"]) == (200, True, one["body"])
+    [repeated] = (await shop.send("POST", "batch", json=batch, headers=headers)).json()
+    assert (repeated["status"], repeated["replayed"], repeated["body"]) == (200, True, item["body"])
     for key in ({}, {"idempotency-key": "new"}):
         refused = await shop.send("POST", "batch", json=batch, headers=key)
         assert refused.json()[0]["status"] == 412
 
 
-async def test_what_is_no_repetition_is_refused_as_without_a_key(shop: Shop) -> None:
+async def test_a_new_request_under_a_key_is_refused_as_without_one(shop: Shop) -> None:
     tag = (await shop.send("GET", "goods/a")).headers["etag"]
     for conditions in ({"if-none-match": tag}, {"if-match": '"x"'}):
         for headers in ({}, {"idempotency-key": "new"}):

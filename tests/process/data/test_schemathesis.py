@@ -36,7 +36,7 @@ from tests.faults.service import Service
 from tests.process.service import field_on
 
 pytestmark = pytest.mark.filterwarnings(
-    # Whatever draws a random number in this process meanwhile, Hypothesis takes for a strategy.
+    # Hypothesis takes any code that draws a random number meanwhile for a strategy.
     "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
 )
 
@@ -80,7 +80,7 @@ AIMS: Final[Sequence[Mapping[str, str]]] = (
     *({"database": "shop", "class": name, "id": "there"} for name in CLASSES),
     {"database": "shop", "class_name": "articles", "field": "hits", "name": "redis"},
 )
-"""Where requests go: anywhere, or to what is there."""
+"""Path parameters of requests: arbitrary ones, or those of existing objects."""
 CHECKS: Final = [
     not_a_server_error,
     status_code_conformance,
@@ -96,14 +96,14 @@ SLOW: Final = frozenset(
         "GET /v1/shop/changes",
     }
 )
-"""They measure a system each time, or wait for something to happen (see `test_changes_api`)."""
+"""Operations that measure a system each time, or wait for events (see `test_changes_api`)."""
 
 Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
 
 
 @schemathesis.serializer("application/x-ndjson")
 def ndjson(_: schemathesis.SerializationContext, value: Any) -> bytes:
-    """Send what is generated for a stream of lines as it is."""
+    """Send a generated stream of lines unchanged."""
     return (value if isinstance(value, str) else json.dumps(value)).encode(errors="surrogatepass")
 
 
@@ -122,7 +122,7 @@ async def service(
 @pytest.mark.parametrize("mode", list(GenerationMode))
 async def test_data_api(service: Service, mode: GenerationMode, own_catalogue: str) -> None:
     await fill(service)
-    await hire(own_catalogue)
+    await register_worker(own_catalogue)
     await asyncio.to_thread(examine, service.data, mode)
 
 
@@ -131,7 +131,7 @@ async def test_data_api_of_a_database(
     service: Service, mode: GenerationMode, own_catalogue: str
 ) -> None:
     await fill(service)
-    await hire(own_catalogue)
+    await register_worker(own_catalogue)
     await asyncio.to_thread(examine, f"{service.data}/v1/shop", mode)
 
 
@@ -150,24 +150,24 @@ async def fill(service: Service) -> None:
             assert answer.status in (200, 201), answer
 
 
-async def hire(own_catalogue: str) -> None:
-    """Let a worker be seen, so that jobs are taken; what it does is of no matter here."""
+async def register_worker(own_catalogue: str) -> None:
+    """Register a worker, so that jobs are accepted; they need not run here."""
     catalogue = Catalogue(own_catalogue)
     await CatalogueWorkers(catalogue).heartbeat("schemathesis", None)
     await catalogue.close()
 
 
 def examine(address: str, mode: GenerationMode) -> None:
-    """Try every operation that an API documents, and report all that is wrong."""
+    """Try every operation that an API documents, and report all failures."""
     document = schemathesis.openapi.from_url(f"{address}/openapi.json", timeout=ANSWER_WITHIN_S)
-    seen: set[int] = set()
+    statuses: set[int] = set()
     failures = [
         f"{operation.label}: {failure}"
         for operation in operations(document)
-        for failure in examined(operation, mode, seen)
+        for failure in find_failures(operation, mode, statuses)
     ]
     assert not failures, "\n\n".join(failures)
-    assert seen >= ({200, 404} if mode is GenerationMode.POSITIVE else {400})
+    assert statuses >= ({200, 404} if mode is GenerationMode.POSITIVE else {400})
 
 
 def operations(document: BaseSchema) -> Iterator[Operation]:
@@ -178,8 +178,8 @@ def operations(document: BaseSchema) -> Iterator[Operation]:
             yield operation
 
 
-def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list[str]:
-    """Return what is wrong, and add the statuses of all answers to those seen."""
+def find_failures(operation: Operation, mode: GenerationMode, statuses: set[int]) -> list[str]:
+    """Return the failures, and add the statuses of all answers to `statuses`."""
     reported: dict[str, str] = {}
 
     @settings(
@@ -191,29 +191,29 @@ def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list
         suppress_health_check=list(HealthCheck),
     )
     @given(data=st.data())
-    def try_it(data: st.DataObject) -> None:
-        case = data.draw(aimed(operation, mode))
+    def try_case(data: st.DataObject) -> None:
+        case = data.draw(draw_case(operation, mode))
         response = case.call(session=session, timeout=ANSWER_WITHIN_S)
         if response.status_code == BUSY:  # with Retry-After: no defect, unless it stays
             time.sleep(float(response.headers["retry-after"][0]))
             response = case.call(session=session, timeout=ANSWER_WITHIN_S)
-        seen.add(response.status_code)
+        statuses.add(response.status_code)
         try:
             case.validate_response(response, checks=CHECKS)
         except FailureGroup as group:
             for failure in group.exceptions:
                 answer = f"{response.status_code} {response.text[:300]}"
-                what = f"{failure}\n{answer}\n{case.as_curl_command()}"
-                reported.setdefault(str(failure)[:60], what[:1500])
+                text = f"{failure}\n{answer}\n{case.as_curl_command()}"
+                reported.setdefault(str(failure)[:60], text[:1500])
 
-    with requests.Session() as session, suppress(Unsatisfiable):  # nothing there to get wrong
-        try_it()
+    with requests.Session() as session, suppress(Unsatisfiable):  # no input can be invalid
+        try_case()
     return list(reported.values())
 
 
 @st.composite
-def aimed(draw: st.DrawFn, operation: Operation, mode: GenerationMode) -> Case[Any]:
-    """Draw a request, which often goes to something that is there, with a body that fits it."""
+def draw_case(draw: st.DrawFn, operation: Operation, mode: GenerationMode) -> Case[Any]:
+    """Draw a request, often for an existing object and with a body that fits."""
     aim = draw(st.sampled_from(AIMS))
     names = {parameter.name for parameter in operation.path_parameters}
     path = {name: value for name, value in aim.items() if name in names}

@@ -1,4 +1,4 @@
-"""A shop that is not ours, on real stores with measured figures: placed as a person would do it."""
+"""The placement of a shop on real stores with measured figures is the one a person would choose."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ STATED: Final[dict[str, dict[str, float | None]]] = {
     "postgres": {"write_throughput": 4_000, "write_latency": 0.0016},
     "mongo": {"write_throughput": 1_000, "write_latency": 0.0032},
 }
-"""Stated figures, whatever a busy machine measures."""
+"""Stated figures, which replace the measurements of a busy machine."""
 BURST_S: Final = 3.0
 """Short against the minutes that a latency is averaged over, however slow the machine is."""
-AT_ONCE: Final = 16
+CONCURRENCY: Final = 16
 
 
 @pytest.fixture
 async def newcomer(
     system_configs: Sequence[SystemConfig], postgresql_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    """A service of its own on the three stores, PostgreSQL as it is by default: synchronous."""
+    """A new service on the three stores, PostgreSQL with its default: synchronous commits."""
     configs = [
         replace(config, durability="full") if config.kind == "postgresql" else config
         for config in system_configs
@@ -80,18 +80,18 @@ async def newcomer(
 
 
 async def _declare(shop: Service) -> None:
-    """Declare a capability that stays unknown where the probe's time is over."""
+    """Declare a capability that stays unknown if the probe times out."""
     for name in STATED:
         await shop.mediator.control.amend(name, declared=["atomic_updates"])
 
 
-async def _placed(shop: Service) -> dict[str, dict[str, Any]]:
+async def _placements(shop: Service) -> dict[str, dict[str, Any]]:
     change = await shop.mediator.control.set_schema("shop", {"classes": SHOP}, dry_run=True)
     return dict(change.placements)
 
 
 async def _burst(shop: Service) -> None:
-    """Count views and fill carts as fast as the service takes it, for some seconds."""
+    """Count views and fill carts as fast as the service allows, for some seconds."""
     database = await shop.put_schema(SHOP)
     await shop.create(database, "products", "p", name="Lamp", price=30)
     numbers, ends_at = itertools.count(), monotonic() + BURST_S
@@ -101,7 +101,7 @@ async def _burst(shop: Service) -> None:
             await shop.mediator.data.write(inc(database, "products", "p", "views"))
             await shop.create(database, "carts", f"c{next(numbers)}", customer="ada")
 
-    await asyncio.gather(*(write() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(write() for _ in range(CONCURRENCY)))
     await shop.mediator.control.delete_schema(database)
 
 
@@ -109,32 +109,38 @@ async def test_a_shop_is_placed_as_a_person_would_and_a_burst_changes_nothing(
     newcomer: Service,
 ) -> None:
     await _declare(newcomer)
-    before = await _placed(newcomer)
-    systems = {node: placed["system"] for node, placed in before.items() if node != "*"}
+    before = await _placements(newcomer)
+    systems = {node: placement["system"] for node, placement in before.items() if node != "*"}
     assert {node for node, system in systems.items() if system == "redis"} == ON_REDIS
     assert set(systems.values()) == {"redis", "postgres"}
     await _burst(newcomer)
-    after = await _placed(newcomer)
-    assert {node: placed["system"] for node, placed in after.items() if node != "*"} == systems
+    after = await _placements(newcomer)
+    assert {
+        node: placement["system"] for node, placement in after.items() if node != "*"
+    } == systems
 
 
 async def test_the_placement_of_a_shop_is_explained(newcomer: Service) -> None:
     await _declare(newcomer)
     for name, metrics in STATED.items():
         await newcomer.mediator.control.amend(name, metrics=metrics)
-    why = {node: placed["why"] for node, placed in (await _placed(newcomer)).items()}
+    reasons = {node: placement["why"] for node, placement in (await _placements(newcomer)).items()}
     default = (
         "nothing is required of it, so it is on the default system: of the systems that can do all"
         " that is required of customers, postgres loses least in a crash (0 s; "
     )
-    assert why["customers.address"].startswith(default)
-    views = why["products.views"]
+    assert reasons["customers.address"].startswith(default)
+    views = reasons["products.views"]
     assert views == (
         "products.views requires atomic_updates: redis writes twice as fast as postgres (8,000/s,"
         " 4,000/s), and write throughput is 100 % of the score."
     )
-    assert why["products"].startswith("products has fields without goals, so it is on the default")
-    assert "redis writes 4 times as fast as postgres (400 µs, 1.6 ms)" in why["carts.lines"]
-    assert why["orders.lines"].startswith("orders stays on one system, as it requires durability: ")
-    able = "score alike, and of the systems that can do all that is required of orders, "
-    assert able in why["orders"]
+    assert reasons["products"].startswith(
+        "products has fields without goals, so it is on the default"
+    )
+    assert "redis writes 4 times as fast as postgres (400 µs, 1.6 ms)" in reasons["carts.lines"]
+    assert reasons["orders.lines"].startswith(
+        "orders stays on one system, as it requires durability: "
+    )
+    candidates = "score alike, and of the systems that can do all that is required of orders, "
+    assert candidates in reasons["orders"]

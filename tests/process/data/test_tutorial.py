@@ -1,4 +1,4 @@
-"""Tutorials and recipes: every command is run, and answered as printed, on such a machine."""
+"""Tutorials and recipes: every command gets the printed answer, with the page's measurements."""
 
 from __future__ import annotations
 
@@ -28,68 +28,68 @@ MEASURED = {
     "postgres": {"write_throughput": 4467.7},
     "mongo": {"write_throughput": 669.5},
 }
-"""The figures of the machine that the page was written on, so that its scores come out again."""
+"""The figures of the machine that the page was written on, which reproduce its scores."""
 
 
 def steps(page: str) -> Iterator[tuple[str, Any]]:
-    """Each command, and the answer that the page prints below it (None: none)."""
-    found = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", page, re.DOTALL)
-    return ((command, json.loads(answer) if answer else None) for command, answer in found)
+    """Return each command with the answer that the page prints below it (None: no answer)."""
+    matches = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", page, re.DOTALL)
+    return ((command, json.loads(answer) if answer else None) for command, answer in matches)
 
 
 def request_of(command: str) -> httpx.Request:
-    """Translate a call of curl; whatever else the page uses has to be added here."""
-    program, *words = shlex.split(command)
+    """Translate a call of curl; further options of a page have to be added here."""
+    program, *arguments = shlex.split(command)
     assert program == "curl"
     method, headers, body, address = None, {}, None, ""
-    while words:
-        match words.pop(0):
+    while arguments:
+        match arguments.pop(0):
             case "-X":
-                method = words.pop(0)
+                method = arguments.pop(0)
             case "-H":
-                name, _, value = words.pop(0).partition(": ")
+                name, _, value = arguments.pop(0).partition(": ")
                 headers[name] = value
             case "-d":
-                body = words.pop(0)
+                body = arguments.pop(0)
             case "--json":
-                method, body = method or "POST", words.pop(0)
+                method, body = method or "POST", arguments.pop(0)
                 headers["Content-Type"] = "application/json"
             case word:
                 address = word
     return httpx.Request(method or "GET", address, headers=headers, content=body)
 
 
-def check(printed: Any, answered: Any, pointer: str = "") -> None:
-    """Check that what is printed was answered; more may have been."""
+def check(printed: Any, answer: Any, pointer: str = "") -> None:
+    """Check that the answer has the printed members; it may have more."""
     if isinstance(printed, dict):
         for name, member in printed.items():
-            assert name in answered, f"{pointer}/{name}"
-            check(member, answered[name], f"{pointer}/{name}")
+            assert name in answer, f"{pointer}/{name}"
+            check(member, answer[name], f"{pointer}/{name}")
     elif isinstance(printed, list):
         elided = "…" in printed
-        kept = [member for member in printed if member != "…"]
-        assert len(kept) == len(answered) or elided or pointer == "/thresholds", pointer
-        for index, member in enumerate(kept):
-            check(member, answered[index], f"{pointer}/{index}")
+        members = [member for member in printed if member != "…"]
+        assert len(members) == len(answer) or elided or pointer == "/thresholds", pointer
+        for index, member in enumerate(members):
+            check(member, answer[index], f"{pointer}/{index}")
     elif printed == "…":
-        assert answered, pointer
+        assert answer, pointer
     elif isinstance(printed, float):
-        assert answered == pytest.approx(printed, rel=1e-3), pointer
+        assert answer == pytest.approx(printed, rel=1e-3), pointer
     else:
-        assert answered == printed, pointer
+        assert answer == printed, pointer
 
 
 @pytest.fixture(scope="module")
 async def mediator(
     own_systems: Sequence[SystemConfig], own_catalogue: str
 ) -> AsyncIterator[Service]:
-    """A service whose operator states the page's figures, with what `make run` has set up."""
+    """A service whose operator states the page's figures, with the setup of `make run`."""
     async with service(own_systems, own_catalogue) as started:
         control = started.mediator.control
         for name, metrics in MEASURED.items():
             await control.amend(name, metrics=metrics)
         for name, kind in (("postgres", "postgresql"), ("mongo", "mongodb")):
-            # What the probe proves unless its time is over, on a machine that is busy.
+            # The probe proves these unless it times out, on a busy machine.
             await control.amend(name, declared=[*DECLARED[kind], "sorting"])
         await control.set_schema("news", SCHEMA)
         yield started
@@ -108,8 +108,8 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
         f"http://{DATA}": httpx.ASGITransport(data),
         f"http://{ADMIN}": httpx.ASGITransport(admin),
     }
-    async with httpx.AsyncClient(mounts=mounts) as both:
-        yield both
+    async with httpx.AsyncClient(mounts=mounts) as http:
+        yield http
 
 
 @pytest.mark.parametrize("name", ["start.md", "tutorial.md", "how-do-i.md"])

@@ -24,7 +24,7 @@ WRITERS: Final = 16
 
 
 def users(system: str, **members: Any) -> dict[str, Any]:
-    """Return a class whose e-mail addresses are unique, and whose names are so for a tenant."""
+    """Return a class with unique e-mail addresses, and with names that are unique per tenant."""
     fields = {
         "email": field_on(system, unique=True),
         "tenant": field_on(system),
@@ -93,10 +93,10 @@ async def test_every_way_to_write_a_taken_value_is_refused(http: httpx.AsyncClie
     assert (await http.get("users/c")).status_code == 404
     await put(http, "a", email="a@x", tenant="u", name="n")
     answer = await patch(http, "b", UPDATE, {"name": {"set": "n"}, "visits": {"inc": 1}})
-    assert (answer.status_code, answer.json()["visits"]) == (200, 2), "what is free by now"
+    assert (answer.status_code, answer.json()["visits"]) == (200, 2), "the value is free now"
 
 
-async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
+async def test_one_field_of_a_constraint_is_changed_with_the_others_unchanged(
     http: httpx.AsyncClient,
 ) -> None:
     await put(http, "a", tenant="t", name="n")
@@ -115,7 +115,7 @@ async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
     assert (await patch(http, "gone", MERGE, {"tenant": "v"})).status_code == 404
 
 
-async def test_operators_do_not_apply_to_what_is_unique(mediator: Service) -> None:
+async def test_operators_do_not_apply_to_unique_fields(mediator: Service) -> None:
     fields = {"n": field_on("redis", "integer", unique=True)}
     async with client_of(mediator, {"users": {"fields": fields}}) as http:
         await put(http, "a", n=1)
@@ -128,28 +128,28 @@ async def test_operators_do_not_apply_to_what_is_unique(mediator: Service) -> No
 @pytest.mark.usefixtures("patient")
 async def test_writers_race_for_a_value(http: httpx.AsyncClient) -> None:
     await asyncio.gather(*(put(http, f"old{i}", email=f"{i}") for i in range(WRITERS)))
-    racing = [http.put(f"users/new{i}", json={"email": "a@x"}) for i in range(WRITERS)]
-    racing += [patch(http, f"old{i}", MERGE, {"email": "a@x"}) for i in range(WRITERS)]
-    racing += [http.put(f"users/old{i}", json={"email": "a@x"}) for i in range(WRITERS)]
-    answers = await asyncio.gather(*racing)
+    writes = [http.put(f"users/new{i}", json={"email": "a@x"}) for i in range(WRITERS)]
+    writes += [patch(http, f"old{i}", MERGE, {"email": "a@x"}) for i in range(WRITERS)]
+    writes += [http.put(f"users/old{i}", json={"email": "a@x"}) for i in range(WRITERS)]
+    answers = await asyncio.gather(*writes)
     statuses = [answer.status_code for answer in answers]
     assert set(statuses) <= {200, 201, 409}
     ids = ",".join(f"{kind}{i}" for kind in ("old", "new") for i in range(WRITERS))
-    found = (await http.get(f"users?ids={ids}")).json()["items"]
-    assert [each.get("email") for each in found].count("a@x") == 1
+    items = (await http.get(f"users?ids={ids}")).json()["items"]
+    assert [item.get("email") for item in items].count("a@x") == 1
 
 
-async def test_each_operation_of_a_batch_is_refused_by_itself(http: httpx.AsyncClient) -> None:
+async def test_each_operation_of_a_batch_is_refused_individually(http: httpx.AsyncClient) -> None:
     await put(http, "a", email="3")
     operations = [
         {"op": "put", "class": "users", "id": f"u{i}", "body": {"email": f"{i}"}} for i in range(8)
     ]
     answer = await http.post("batch", json={"operations": operations})
-    statuses = [each["status"] for each in answer.json()]
+    statuses = [item["status"] for item in answer.json()]
     assert statuses == [409 if i == 3 else 201 for i in range(8)], answer.text
 
 
-async def test_a_deleted_object_gives_its_value_free(http: httpx.AsyncClient) -> None:
+async def test_a_deleted_object_frees_its_value(http: httpx.AsyncClient) -> None:
     await put(http, "a", email="a@x")
     assert_taken(await http.put("users/b", json={"email": "a@x"}), "/email")
     assert (await http.delete("users/a")).is_success
@@ -174,34 +174,34 @@ async def test_replicas_agree(
                 return error
             return None
 
-        racing = [create(on, unique()) for on in (mediator, other) for _ in range(WRITERS)]
-        refused = [error for error in await asyncio.gather(*racing) if error is not None]
-        assert len(refused) == 2 * WRITERS - 1
-        assert all(isinstance(error, NotUnique) for error in refused)
+        writes = [create(on, unique()) for on in (mediator, other) for _ in range(WRITERS)]
+        errors = [error for error in await asyncio.gather(*writes) if error is not None]
+        assert len(errors) == 2 * WRITERS - 1
+        assert all(isinstance(error, NotUnique) for error in errors)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_constraints_are_added_whenever_no_values_are_there_twice(
+async def test_constraints_are_added_if_there_are_no_duplicates(
     mediator: Service, system: str
 ) -> None:
     plain: dict[str, Any] = {"users": {"fields": {"email": field_on(system)}}}
     control, database = mediator.mediator.control, await mediator.put_schema(plain)
-    bound = {"users": {"fields": {"email": field_on(system, unique=True)}}}
+    constrained = {"users": {"fields": {"email": field_on(system, unique=True)}}}
     await mediator.create(database, "users", "a", email="a@x")
     await mediator.create(database, "users", "b", email="a@x")
     with pytest.raises(Conflict) as refused:
-        await control.set_schema(database, {"classes": bound})
+        await control.set_schema(database, {"classes": constrained})
     assert refused.value.locations[0].pointer == "/classes/users/fields/email/unique"
     for id_ in ("a", "b"):
         await mediator.mediator.data.write(Delete(database, "users", id_, unique("op")))
-    await control.set_schema(database, {"classes": bound})
+    await control.set_schema(database, {"classes": constrained})
     await mediator.create(database, "users", "b", email="a@x")
     with pytest.raises(NotUnique):
         await mediator.create(database, "users", "a", email="a@x")
     await control.set_schema(database, {"classes": plain})
     await mediator.create(database, "users", "a", email="a@x")
     with pytest.raises(Conflict):
-        await control.set_schema(database, {"classes": bound})
+        await control.set_schema(database, {"classes": constrained})
     plain["users"]["fields"]["login"] = field_on(system, unique=True)
     await control.set_schema(database, {"classes": plain})
     await mediator.create(database, "users", "c", login="ada")

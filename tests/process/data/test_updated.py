@@ -32,7 +32,7 @@ PAIRS: Final = [
 
 
 def notes(system: str, elsewhere: str | None = None, **members: Any) -> dict[str, Any]:
-    """Return a class whose time of the last write may be on another system than the rest."""
+    """Return a class whose time of the last write can be on another system than other fields."""
     fields = {
         "title": field_on(system, required=True),
         "body": field_on(system, "document"),
@@ -54,23 +54,23 @@ class Notes:
     async def put(self, id_: str, **members: Any) -> dict[str, Any]:
         answer = await self.http.put(f"notes/{id_}", json={"title": id_, **members})
         assert answer.is_success, answer.text
-        written: dict[str, Any] = answer.json()
-        return written
+        document: dict[str, Any] = answer.json()
+        return document
 
     async def patch(self, type_: str, body: Any, **headers: str) -> httpx.Response:
-        sent = {"content-type": type_} | {k.replace("_", "-"): v for k, v in headers.items()}
-        return await self.http.patch("notes/a", json=body, headers=sent)
+        fields = {"content-type": type_} | {k.replace("_", "-"): v for k, v in headers.items()}
+        return await self.http.patch("notes/a", json=body, headers=fields)
 
     async def get(self, id_: str = "a") -> dict[str, Any]:
-        found: dict[str, Any] = (await self.http.get(f"notes/{id_}")).json()
-        return found
+        document: dict[str, Any] = (await self.http.get(f"notes/{id_}")).json()
+        return document
 
     async def tag(self) -> str:
         return str((await self.http.get("notes/a")).headers["etag"])
 
 
 @asynccontextmanager
-async def opened(on: Service, classes: dict[str, Any]) -> AsyncIterator[Notes]:
+async def open_notes(on: Service, classes: dict[str, Any]) -> AsyncIterator[Notes]:
     database = await on.put_schema(classes)
     api = DataApi(
         on.mediator.data,
@@ -83,18 +83,18 @@ async def opened(on: Service, classes: dict[str, Any]) -> AsyncIterator[Notes]:
         yield Notes(http)
 
 
-def moment(of: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(of["updated"])
+def moment(note: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(note["updated"])
 
 
 @pytest.mark.parametrize(("system", "elsewhere"), PAIRS)
 async def test_every_write_sets_it(mediator: Service, system: str, elsewhere: str) -> None:
-    async with opened(mediator, notes(system, elsewhere)) as of:
+    async with open_notes(mediator, notes(system, elsewhere)) as client:
         start = datetime.now(UTC)
-        created = await of.put("a", body={"x": 1}, count=1)
+        created = await client.put("a", body={"x": 1}, count=1)
         assert start <= moment(created) <= datetime.now(UTC)
         assert created["created"] == created["updated"], "one time for all of an object"
-        seen = created["updated"]
+        last = created["updated"]
         for type_, body in (
             (MERGE, {"title": "b"}),
             (MERGE, {"body": {"y": 2}}),
@@ -102,44 +102,44 @@ async def test_every_write_sets_it(mediator: Service, system: str, elsewhere: st
             (UPDATE, {"count": {"inc": 1}}),
             (UPDATE, {"count": {"inc": 1}, "title": {"set": "c"}, "body": {"unset": True}}),
         ):
-            answer = await of.patch(type_, body)
+            answer = await client.patch(type_, body)
             assert answer.status_code == 200, answer.text
-            found = await of.get()
-            assert found["updated"] == answer.json()["updated"] > seen, body
-            assert answer.headers["etag"] == await of.tag()
-            seen = found["updated"]
-        assert found == {**found, "title": "c", "count": 3, "created": created["created"]}
-        assert (await of.http.put("notes/a?fields=title", json={"title": "d"})).is_success
-        assert (await of.get())["updated"] > seen
-        assert (await of.put("a"))["updated"] == (await of.get())["updated"]
+            note = await client.get()
+            assert note["updated"] == answer.json()["updated"] > last, body
+            assert answer.headers["etag"] == await client.tag()
+            last = note["updated"]
+        assert note == {**note, "title": "c", "count": 3, "created": created["created"]}
+        assert (await client.http.put("notes/a?fields=title", json={"title": "d"})).is_success
+        assert (await client.get())["updated"] > last
+        assert (await client.put("a"))["updated"] == (await client.get())["updated"]
 
 
 @pytest.mark.parametrize("elsewhere", ["redis", "postgres"])
 async def test_many_writes_set_it_each(mediator: Service, elsewhere: str) -> None:
-    async with opened(mediator, notes("postgres", elsewhere)) as of:
+    async with open_notes(mediator, notes("postgres", elsewhere)) as client:
         start = datetime.now(UTC)
-        posted = await of.http.post("notes", json=[{"id": "p", "title": "p"}])
+        posted = await client.http.post("notes", json=[{"id": "p", "title": "p"}])
         operations = [
             {"op": "create", "class": "notes", "id": "b", "body": {"title": "b"}},
             {"op": "put", "class": "notes", "id": "c", "body": {"title": "c"}},
         ]
-        batch = await of.http.post("batch", json={"operations": operations})
+        batch = await client.http.post("batch", json={"operations": operations})
         committing = [{**operations[1], "id": "t"}, {**operations[1], "id": "u"}]
-        committed = await of.http.post("transactions", json={"operations": committing})
+        committed = await client.http.post("transactions", json={"operations": committing})
         line = b'{"id": "i", "title": "i"}\n'
-        imported = await of.http.post(
+        imported = await client.http.post(
             "notes/import", content=line, headers={"content-type": "application/x-ndjson"}
         )
         for answer in (posted, batch, committed, imported):
             assert answer.status_code == 200, answer.text
         for id_ in "pbctui":
-            assert start <= moment(await of.get(id_)) <= datetime.now(UTC), id_
+            assert start <= moment(await client.get(id_)) <= datetime.now(UTC), id_
 
 
 @pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
-async def test_what_changes_nothing_is_no_write(mediator: Service, system: str) -> None:
-    async with opened(mediator, notes(system)) as of:
-        before = await of.put("a")
+async def test_an_empty_change_is_not_a_write(mediator: Service, system: str) -> None:
+    async with open_notes(mediator, notes(system)) as client:
+        before = await client.put("a")
         for type_, body in (
             (MERGE, {}),
             (UPDATE, {}),
@@ -147,49 +147,49 @@ async def test_what_changes_nothing_is_no_write(mediator: Service, system: str) 
             (JSON_PATCH, [{"op": "replace", "path": "/title", "value": "a"}]),
             (JSON_PATCH, [{"op": "test", "path": "/updated", "value": before["updated"]}]),
         ):
-            answer = await of.patch(type_, body)
+            answer = await client.patch(type_, body)
             assert answer.status_code == 200, answer.text
-            assert await of.get() == before, body
+            assert await client.get() == before, body
 
 
 @pytest.mark.parametrize("elsewhere", ["mongo", "redis"])
 async def test_clients_cannot_set_it(mediator: Service, elsewhere: str) -> None:
-    async with opened(mediator, notes("mongo", elsewhere)) as of:
-        before = await of.put("a")
+    async with open_notes(mediator, notes("mongo", elsewhere)) as client:
+        before = await client.put("a")
         body = {"title": "b", "updated": LONG_AGO}
         refusals = [
-            await of.http.put("notes/a", json=body),
-            await of.http.put("notes/a", json={"title": "b", "updated": None}),
-            await of.http.post("notes", json=body),
-            await of.patch(MERGE, body),
-            await of.patch(MERGE, {"updated": None}),
-            await of.patch(MERGE, {"body": {"x": 1}, "updated": LONG_AGO}),
-            await of.patch(UPDATE, {"updated": {"set": LONG_AGO}}),
-            await of.patch(UPDATE, {"updated": {"now": True}}),
-            await of.patch(UPDATE, {"updated": {"unset": True}}),
-            await of.patch(JSON_PATCH, [{"op": "add", "path": "/updated", "value": LONG_AGO}]),
-            await of.patch(JSON_PATCH, [{"op": "remove", "path": "/updated"}]),
-            await of.patch(JSON_PATCH, [{"op": "copy", "path": "/updated", "from": "/title"}]),
-            await of.patch(JSON_PATCH, [{"op": "replace", "path": "", "value": body}]),
+            await client.http.put("notes/a", json=body),
+            await client.http.put("notes/a", json={"title": "b", "updated": None}),
+            await client.http.post("notes", json=body),
+            await client.patch(MERGE, body),
+            await client.patch(MERGE, {"updated": None}),
+            await client.patch(MERGE, {"body": {"x": 1}, "updated": LONG_AGO}),
+            await client.patch(UPDATE, {"updated": {"set": LONG_AGO}}),
+            await client.patch(UPDATE, {"updated": {"now": True}}),
+            await client.patch(UPDATE, {"updated": {"unset": True}}),
+            await client.patch(JSON_PATCH, [{"op": "add", "path": "/updated", "value": LONG_AGO}]),
+            await client.patch(JSON_PATCH, [{"op": "remove", "path": "/updated"}]),
+            await client.patch(JSON_PATCH, [{"op": "copy", "path": "/updated", "from": "/title"}]),
+            await client.patch(JSON_PATCH, [{"op": "replace", "path": "", "value": body}]),
         ]
         for refused in refusals:
             problem = assert_problem(refused, 400, "invalid", "/updated")
             assert problem["errors"][0]["detail"] == REFUSED
-        part = await of.http.put("notes/a?fields=title,updated", json={"title": "b"})
-        assert_problem(part, 400, "invalid")
-        assert part.json()["errors"] == [{"pointer": "fields", "detail": f"updated {REFUSED}"}]
-        assert_problem(await of.http.delete("notes/a?fields=updated"), 400, "invalid")
+        partial = await client.http.put("notes/a?fields=title,updated", json={"title": "b"})
+        assert_problem(partial, 400, "invalid")
+        assert partial.json()["errors"] == [{"pointer": "fields", "detail": f"updated {REFUSED}"}]
+        assert_problem(await client.http.delete("notes/a?fields=updated"), 400, "invalid")
         batch = {"operations": [{"op": "put", "class": "notes", "id": "a", "body": body}]}
-        [result] = (await of.http.post("batch", json=batch)).json()
+        [result] = (await client.http.post("batch", json=batch)).json()
         assert result["problem"]["errors"][0]["pointer"] == "/body/updated"
-        assert await of.get() == before
+        assert await client.get() == before
 
 
 @pytest.mark.parametrize(("system", "elsewhere"), PAIRS)
 async def test_a_retry_gets_the_times_of_the_first(
     mediator: Service, system: str, elsewhere: str
 ) -> None:
-    async with opened(mediator, notes(system, elsewhere)) as of:
+    async with open_notes(mediator, notes(system, elsewhere)) as client:
         body = {"id": "a", "title": "a", "body": {}, "count": 0}
         requests: list[tuple[str, str, str, Any]] = [
             ("POST", "notes", "application/json", body),
@@ -198,66 +198,66 @@ async def test_a_retry_gets_the_times_of_the_first(
             ("PATCH", "notes/a", MERGE, {"body": {"y": 2}}),
             ("PATCH", "notes/a", UPDATE, {"count": {"inc": 1}}),
         ]
-        for number, (method, path, type_, sent) in enumerate(requests):
+        for number, (method, path, type_, members) in enumerate(requests):
             headers = {"content-type": type_, "idempotency-key": f"k{number}"}
-            first, again = [
-                await of.http.request(method, path, json=sent, headers=headers) for _ in "12"
+            first, repeated = [
+                await client.http.request(method, path, json=members, headers=headers) for _ in "12"
             ]
             assert first.is_success, first.text
-            assert again.headers["idempotency-replayed"] == "true"
-            assert again.json() == first.json(), number
-            assert (await of.get())["updated"] == first.json()["updated"]
+            assert repeated.headers["idempotency-replayed"] == "true"
+            assert repeated.json() == first.json(), number
+            assert (await client.get())["updated"] == first.json()["updated"]
 
 
 @pytest.mark.parametrize("elsewhere", ["postgres", "redis"])
-async def test_conditions_hold_as_without_it(mediator: Service, elsewhere: str) -> None:
-    async with opened(mediator, notes("postgres", elsewhere)) as of:
-        await of.put("a", count=1)
-        stale = await of.tag()
-        answer = await of.patch(UPDATE, {"count": {"inc": 1}}, if_match=stale)
+async def test_conditions_hold_for_objects_with_it(mediator: Service, elsewhere: str) -> None:
+    async with open_notes(mediator, notes("postgres", elsewhere)) as client:
+        await client.put("a", count=1)
+        stale = await client.tag()
+        answer = await client.patch(UPDATE, {"count": {"inc": 1}}, if_match=stale)
         assert answer.status_code == 200, answer.text
-        fresh = await of.get()
+        fresh = await client.get()
         assert_problem(
-            await of.patch(MERGE, {"title": "b"}, if_match=stale), 412, "precondition-failed"
+            await client.patch(MERGE, {"title": "b"}, if_match=stale), 412, "precondition-failed"
         )
-        refused = await of.patch(UPDATE, {"count": {"inc": -5}})
+        refused = await client.patch(UPDATE, {"count": {"inc": -5}})
         assert_problem(refused, 409, "operator-refused", "/count")
-        assert await of.get() == fresh
-        tag = (await of.http.get("notes/a?fields=title")).headers["etag"]
-        part = await of.http.put(
+        assert await client.get() == fresh
+        tag = (await client.http.get("notes/a?fields=title")).headers["etag"]
+        partial = await client.http.put(
             "notes/a?fields=title", json={"title": "c"}, headers={"if-match": tag}
         )
-        assert part.status_code == 200, part.text
-        assert part.json() == {"id": "a", "title": "c"}, "the part that was addressed"
-        assert (await of.get())["updated"] > fresh["updated"]
+        assert partial.status_code == 200, partial.text
+        assert partial.json() == {"id": "a", "title": "c"}, "only the addressed fields are returned"
+        assert (await client.get())["updated"] > fresh["updated"]
 
 
 @pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
 async def test_queries_find_and_order_by_it(mediator: Service, system: str) -> None:
-    async with opened(mediator, notes(system)) as of:
-        written = {id_: (await of.put(id_))["updated"] for id_ in "cab"}
-        query = {"filter": {"gt": ["updated", written["c"]]}, "order": [["updated", "desc"]]}
-        found = (await of.http.post("notes/query", json=query)).json()["items"]
-        assert [each["id"] for each in found] == ["b", "a"]
+    async with open_notes(mediator, notes(system)) as client:
+        times = {id_: (await client.put(id_))["updated"] for id_ in "cab"}
+        query = {"filter": {"gt": ["updated", times["c"]]}, "order": [["updated", "desc"]]}
+        items = (await client.http.post("notes/query", json=query)).json()["items"]
+        assert [item["id"] for item in items] == ["b", "a"]
 
 
 async def test_an_export_is_imported_as_it_was(mediator: Service) -> None:
-    async with opened(mediator, notes("mongo", "redis")) as of:
+    async with open_notes(mediator, notes("mongo", "redis")) as client:
         for id_ in "ab":
-            await of.put(id_)
-        exported = (await of.http.get("notes/export")).content
-    async with opened(mediator, notes("postgres")) as of:
-        imported = await of.http.post(
+            await client.put(id_)
+        exported = (await client.http.get("notes/export")).content
+    async with open_notes(mediator, notes("postgres")) as client:
+        imported = await client.http.post(
             "notes/import", content=exported, headers={"content-type": "application/x-ndjson"}
         )
         assert imported.json()["imported"] == 2, imported.text
-        assert (await of.http.get("notes/export")).content == exported
+        assert (await client.http.get("notes/export")).content == exported
         lines = [orjson.loads(line) for line in exported.splitlines()]
-        assert (await of.put("a"))["updated"] > lines[0]["updated"]
+        assert (await client.put("a"))["updated"] > lines[0]["updated"]
 
 
 @pytest.mark.parametrize("elsewhere", ["mongo", "redis"])
-async def test_objects_that_were_there_get_it_by_the_next_write_or_a_backfill(
+async def test_existing_objects_get_it_by_the_next_write_or_a_backfill(
     mediator: Service, elsewhere: str
 ) -> None:
     control = mediator.mediator.control
@@ -295,7 +295,7 @@ async def test_a_schema_that_makes_writes_joint_is_noted(mediator: Service) -> N
 
 
 async def test_a_cached_group_with_it_is_invalidated_by_every_write(paper: Paper) -> None:
-    """The title is in a group of its own: a copy of it stays, one of the whole object does not."""
+    """A copy of the title, which is in its own group, stays; one of the whole object does not."""
     fields = {
         "title": field_on("postgres", group="title"),
         "hits": field_on("redis", "integer", default=0, group="hits"),
@@ -326,6 +326,6 @@ async def test_a_cached_group_with_it_is_invalidated_by_every_write(paper: Paper
         }
         assert statuses[""].json()["updated"] > copies[""].json()["updated"]
         answer = await http.get("../sketch")
-    shown = decode(answer.content)
-    assert shown.contains("articles/a#main")
-    assert not shown.contains("articles/a#title")
+    filter_document = decode(answer.content)
+    assert filter_document.contains("articles/a#main")
+    assert not filter_document.contains("articles/a#title")

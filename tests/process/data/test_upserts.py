@@ -65,11 +65,11 @@ PATCHES: Final[list[tuple[str, Any]]] = [
     ),
 ]
 HITS: Final = {MERGE: 5, UPDATE: 7, JSON_PATCH: 9}
-"""What each patch makes of hits, whose default a creation gives to what a patch removes."""
+"""The hits after each patch; a creation gives a removed field its default."""
 
 
 @pytest.mark.parametrize(("type_", "body"), PATCHES, ids=[type_ for type_, _ in PATCHES])
-async def test_a_patch_creates_what_it_makes_of_the_defaults(
+async def test_a_patch_is_applied_to_the_defaults_of_a_new_object(
     pages: httpx.AsyncClient, type_: str, body: Any
 ) -> None:
     missing = await pages.patch("a", headers=typed(type_), json=body)
@@ -78,12 +78,12 @@ async def test_a_patch_creates_what_it_makes_of_the_defaults(
     assert created.status_code == 201, created.text
     stored = await pages.get("a")
     assert stored.headers["etag"] == created.headers["etag"]
-    shown = stored.json()
-    assert created.json() == shown
-    assert (shown["path"], shown["tags"]) == ("/a", ["x"])
-    assert shown.get("hits") == HITS[type_]
-    assert shown["created"]
-    assert shown["changed"]
+    document = stored.json()
+    assert created.json() == document
+    assert (document["path"], document["tags"]) == ("/a", ["x"])
+    assert document.get("hits") == HITS[type_]
+    assert document["created"]
+    assert document["changed"]
 
 
 async def test_an_object_that_exists_is_patched(pages: httpx.AsyncClient) -> None:
@@ -114,25 +114,25 @@ async def test_nothing_is_stored_if_the_object_would_be_invalid(pages: httpx.Asy
 
 
 @pytest.mark.usefixtures("patient")
-async def test_many_that_create_the_same_object_lose_none_of_their_patches(
+async def test_concurrent_upserts_of_one_object_lose_no_patch(
     pages: httpx.AsyncClient,
 ) -> None:
     body = {"path": {"set": "/a"}, "hits": {"inc": 1}}
-    send = [pages.patch("a?upsert=true", headers=typed(UPDATE), json=body) for _ in range(20)]
-    statuses = sorted(answer.status_code for answer in await asyncio.gather(*send))
+    requests = [pages.patch("a?upsert=true", headers=typed(UPDATE), json=body) for _ in range(20)]
+    statuses = sorted(answer.status_code for answer in await asyncio.gather(*requests))
     assert statuses == [200] * 19 + [201]
     assert (await pages.get("a")).json()["hits"] == 25
 
 
-async def test_another_that_creates_it_meanwhile_is_patched(
+async def test_an_object_that_is_created_meanwhile_is_patched(
     pages: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def late(plane: Any, planned: Any) -> Outcome:
+    async def create_first(plane: Any, planned: Any) -> Outcome:
         if not isinstance(planned.operation, Update):
             await pages.put("a", json={"path": "/other", "hits": 50})
         return await submit(plane, planned)
 
-    monkeypatch.setattr("app.api.upserts.submit", late)
+    monkeypatch.setattr("app.api.upserts.submit", create_first)
     body = {"path": {"set": "/a"}, "hits": {"inc": 1}}
     answer = await pages.patch("a?upsert=true", headers=typed(UPDATE), json=body)
     assert (answer.status_code, answer.json()["hits"]) == (200, 51)
@@ -142,10 +142,10 @@ async def test_a_retry_under_its_key_takes_effect_once(pages: httpx.AsyncClient)
     body = {"path": {"set": "/a"}, "hits": {"inc": 1}}
     headers = typed(UPDATE, **{"idempotency-key": "once"})
     first = await pages.patch("a?upsert=true", headers=headers, json=body)
-    again = await pages.patch("a?upsert=true", headers=headers, json=body)
-    assert (first.status_code, again.status_code) == (201, 201)
-    assert again.headers["idempotency-replayed"] == "true"
-    assert (again.json(), again.headers["etag"]) == (first.json(), first.headers["etag"])
+    repeated = await pages.patch("a?upsert=true", headers=headers, json=body)
+    assert (first.status_code, repeated.status_code) == (201, 201)
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert (repeated.json(), repeated.headers["etag"]) == (first.json(), first.headers["etag"])
     assert (await pages.get("a")).json()["hits"] == 6
     # Under another key an object that exists is patched, and a retry of that does nothing.
     headers = typed(UPDATE, **{"idempotency-key": "twice"})
@@ -155,7 +155,7 @@ async def test_a_retry_under_its_key_takes_effect_once(pages: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize(("type_", "body"), PATCHES, ids=[type_ for type_, _ in PATCHES])
-async def test_a_retry_of_what_created_is_answered_like_it(
+async def test_a_retry_of_a_creation_gets_the_first_answer(
     pages: httpx.AsyncClient, type_: str, body: Any
 ) -> None:
     headers = typed(type_, **{"idempotency-key": "once"})
@@ -163,14 +163,14 @@ async def test_a_retry_of_what_created_is_answered_like_it(
     assert first.status_code == 201, first.text
     for meanwhile in ("PUT", "DELETE"):
         await pages.request(meanwhile, "a", json={"path": "/b"} if meanwhile == "PUT" else None)
-        again = await pages.patch("a?upsert=true", headers=headers, json=body)
-        assert again.status_code == 201, again.text
-        assert again.headers["idempotency-replayed"] == "true"
-        assert (again.json(), again.headers["etag"]) == (first.json(), first.headers["etag"])
+        repeated = await pages.patch("a?upsert=true", headers=headers, json=body)
+        assert repeated.status_code == 201, repeated.text
+        assert repeated.headers["idempotency-replayed"] == "true"
+        assert (repeated.json(), repeated.headers["etag"]) == (first.json(), first.headers["etag"])
     assert (await pages.get("a")).status_code == 404
 
 
-async def test_what_does_not_go_together_is_named(pages: httpx.AsyncClient) -> None:
+async def test_incompatible_parameters_are_named(pages: httpx.AsyncClient) -> None:
     for query, headers, pointer in (
         ("upsert=yes", {}, "upsert"),
         ("upsert=true&fields=hits", {}, "fields"),

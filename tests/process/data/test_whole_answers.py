@@ -1,4 +1,4 @@
-"""`Prefer: return=representation` on real stores: a change shows what a read would after it."""
+"""`Prefer: return=representation` on real stores: a change returns the object as a read does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.process.caching.cached_paper import UPDATE, Paper
 from tests.process.service import field_on, unique
 
 MERGE = {"content-type": "application/merge-patch+json"}
-WHOLE = {"prefer": "return=representation"}
+REPRESENTATION = {"prefer": "return=representation"}
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def http(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
         for kind in ("redis", "postgres", "mongo")
     }
     split = {"title": field_on("postgres"), "hits": field_on("redis", "float", group="hits")}
-    classes: dict[str, Any] = {kind: {"fields": of} for kind, of in fields.items()}
+    classes: dict[str, Any] = {kind: {"fields": members} for kind, members in fields.items()}
     database = unique("db")
     control = paper.running.mediator.control
     await control.set_schema(database, {"classes": {**classes, "split": {"fields": split}}})
@@ -47,11 +47,11 @@ async def http(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
     ],
     ids=["one operator", "two", "a field set", "a field removed"],
 )
-async def test_a_change_shows_what_a_read_would(
+async def test_a_change_returns_the_object_like_a_read(
     http: httpx.AsyncClient, kind: str, headers: dict[str, str], change: dict[str, Any]
 ) -> None:
     await http.put(f"{kind}/x", json={"title": "é", "tags": ["b", "a"], "hits": 1})
-    patched = await http.patch(f"{kind}/x", json=change, headers=headers | WHOLE)
+    patched = await http.patch(f"{kind}/x", json=change, headers=headers | REPRESENTATION)
     read = await http.get(f"{kind}/x")
     assert patched.headers["preference-applied"] == "return=representation"
     assert (patched.json(), patched.headers["etag"]) == (read.json(), read.headers["etag"])
@@ -59,6 +59,8 @@ async def test_a_change_shows_what_a_read_would(
 
 async def test_an_object_on_two_systems_is_not_shown_whole(http: httpx.AsyncClient) -> None:
     await http.put("split/x", json={"title": "é", "hits": 1})
-    patched = await http.patch("split/x", json={"hits": {"inc": 2}}, headers=UPDATE | WHOLE)
+    patched = await http.patch(
+        "split/x", json={"hits": {"inc": 2}}, headers=UPDATE | REPRESENTATION
+    )
     assert patched.json() == {"id": "x", "hits": 3}
     assert "preference-applied" not in patched.headers

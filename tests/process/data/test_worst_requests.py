@@ -1,8 +1,8 @@
-"""The worst legal request of each route, and how much of it is done in one step of the event loop.
+"""The worst legal request of each route, and its work in one step of the event loop.
 
-A step is what the event loop does before it serves anything else, such as `/live`. It is
-measured in calls of functions: their number is the same on every machine. What C does in one call
-is bounded by the size of what it is given, which docs/limits.md lists.
+During a step the event loop serves nothing else, such as `/live`. Steps are measured in function
+calls, whose number is the same on every machine. The work of C code in one call is bounded by the
+size of its input, which docs/limits.md lists.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from app.telemetry.metrics import Metrics
 from mediator.operations import read_modify_write
 from mediator.stores.port import Write
 from mediator.stores.postgres.write.prepared import PreparedWrite
-from tests.process.data.loop_steps import Steps, counted
+from tests.process.data.loop_steps import Steps, count_steps
 from tests.process.service import Service, field_on
 
-MOST_CALLS: Final = 200_000
+MAX_CALLS: Final = 200_000
 """Two for each value of the largest body: about twenty milliseconds."""
 
 TOO_COSTLY: Final = 422
@@ -73,15 +73,15 @@ async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def longest(client: httpx.AsyncClient, method: str, path: str, **request: Any) -> Steps:
-    """Send a legal request, and check that it held the event loop in no step.
+async def check_steps(client: httpx.AsyncClient, method: str, path: str, **request: Any) -> Steps:
+    """Send a legal request, and check that none of its steps holds the event loop.
 
-    A query may also be answered that it takes too long.
+    A query may also be refused because it takes too long.
     """
-    with counted() as steps:
+    with count_steps() as steps:
         answer = await client.request(method, path, **request)
     assert answer.is_success or answer.status_code == TOO_COSTLY, answer.text
-    assert steps.longest <= MOST_CALLS, (method, path[:60])
+    assert steps.max_calls <= MAX_CALLS, (method, path[:60])
     return steps
 
 
@@ -93,21 +93,21 @@ def body(value: Any) -> dict[str, Any]:
 async def test_one_large_object(http: httpx.AsyncClient, system: str) -> None:
     path = f"on_{system}/large_document"
     large = {"doc": {"k": [{"a": 0}] * PAIRS}}
-    await longest(http, "PUT", path, **body(large))
+    await check_steps(http, "PUT", path, **body(large))
     moves = [{"op": "move", "from": "/doc/k/0", "path": f"/doc/k/{PAIRS - 1}"}] * 1_000
-    await longest(http, "PATCH", path, content=orjson.dumps(moves), headers=JSON_PATCH)
-    await longest(http, "GET", path)
+    await check_steps(http, "PATCH", path, content=orjson.dumps(moves), headers=JSON_PATCH)
+    await check_steps(http, "GET", path)
     assert (await http.get(path)).json()["doc"] == large["doc"]
-    await longest(http, "DELETE", path)
+    await check_steps(http, "DELETE", path)
     path = f"on_{system}/large_map"
     times = {str(n): "2026-01-31T00:00:00Z" for n in range(MANY)}
-    await longest(http, "PUT", path, **body({"times": times}))
-    await longest(http, "GET", path)
-    await longest(http, "DELETE", path)
+    await check_steps(http, "PUT", path, **body({"times": times}))
+    await check_steps(http, "GET", path)
+    await check_steps(http, "DELETE", path)
     path = f"on_{system}/large_list"
-    await longest(http, "PUT", path, **body({"list": list(range(MANY))}))
-    await longest(http, "GET", path)
-    await longest(http, "DELETE", path)
+    await check_steps(http, "PUT", path, **body({"list": list(range(MANY))}))
+    await check_steps(http, "GET", path)
+    await check_steps(http, "DELETE", path)
 
 
 async def test_a_json_patch_is_not_computed_on_the_event_loop(
@@ -116,12 +116,12 @@ async def test_a_json_patch_is_not_computed_on_the_event_loop(
     """Its moves are few calls of functions, each of which moves the rest of a list."""
     threads: set[int] = set()
 
-    def recorded(*args: Any) -> Any:
+    def record(*args: Any) -> Any:
         threads.add(threading.get_ident())
         return compute(*args)
 
     compute = read_modify_write.update_of
-    monkeypatch.setattr(read_modify_write, "update_of", recorded)
+    monkeypatch.setattr(read_modify_write, "update_of", record)
     await http.put("on_postgres/moved", **body({"doc": {"k": [1, 2]}}))
     moves = [{"op": "move", "from": "/doc/k/0", "path": "/doc/k/1"}]
     answer = await http.patch("on_postgres/moved", content=orjson.dumps(moves), headers=JSON_PATCH)
@@ -133,16 +133,16 @@ async def test_a_json_patch_is_not_computed_on_the_event_loop(
 async def test_the_parameters_of_a_large_object_are_not_computed_on_the_event_loop(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A map of as many times as there may be takes a tenth of a second, in few calls for each."""
+    """A map with as many times as possible takes a tenth of a second, with few calls for each."""
     threads: set[int] = set()
     compute = PreparedWrite.arguments
 
-    def recorded(prepared: PreparedWrite, call: Write, token: str) -> Any:
-        if "times" in call.values:  # the service writes as well, by itself
+    def record(prepared: PreparedWrite, call: Write, token: str) -> Any:
+        if "times" in call.values:  # the service itself writes as well
             threads.add(threading.get_ident())
         return compute(prepared, call, token)
 
-    monkeypatch.setattr(PreparedWrite, "arguments", recorded)
+    monkeypatch.setattr(PreparedWrite, "arguments", record)
     times = {str(n): "2026-01-31T00:00:00Z" for n in range(MANY)}
     answer = await http.put("on_postgres/times", **body({"times": times}))
     assert answer.is_success, answer.text
@@ -158,18 +158,18 @@ async def test_many_objects(http: httpx.AsyncClient, system: str) -> None:
         {"op": "put", "class": name, "id": f"m{n}", "body": {"text": f"{n}" * 900, "n": n}}
         for n in range(1_000)
     ]
-    await longest(http, "POST", "batch", **body({"operations": puts}))
+    await check_steps(http, "POST", "batch", **body({"operations": puts}))
     gets = [{"op": "get", "class": name, "id": f"m{n}"} for n in range(1_000)]
-    await longest(http, "POST", "batch", **body({"operations": gets}))
+    await check_steps(http, "POST", "batch", **body({"operations": gets}))
     created = [{"n": n, "doc": {"k": [0] * 80}} for n in range(1_000)]
-    await longest(http, "POST", name, **body(created))
-    await longest(http, "GET", f"{name}?ids=" + ",".join(f"m{n}" for n in range(1_000)))
-    await longest(http, "GET", f"{name}?limit=1000")
+    await check_steps(http, "POST", name, **body(created))
+    await check_steps(http, "GET", f"{name}?ids=" + ",".join(f"m{n}" for n in range(1_000)))
+    await check_steps(http, "GET", f"{name}?limit=1000")
     line = orjson.dumps({"id": "m0", "doc": {"k": [0] * MANY}}) + b"\n"
-    await longest(http, "POST", f"{name}/import", content=line, headers=NDJSON)
-    await longest(http, "GET", f"{name}/export")
+    await check_steps(http, "POST", f"{name}/import", content=line, headers=NDJSON)
+    await check_steps(http, "GET", f"{name}/export")
     writes = [{**put, "id": f"t{n}"} for n, put in enumerate(puts[:100])]
-    await longest(http, "POST", "transactions", **body({"operations": writes}))
+    await check_steps(http, "POST", "transactions", **body({"operations": writes}))
     await http.delete(f"{name}/m0")
 
 
@@ -191,17 +191,17 @@ async def test_queries(http: httpx.AsyncClient, system: str) -> None:
         {"order": [["text", "desc"], "n", ["id", "desc"]], "limit": 1_000},
         {"aggregate": {**groups, "filter": having}},
     ):
-        await longest(http, "POST", f"{name}/query", **body({**query, "allow_scan": True}))
+        await check_steps(http, "POST", f"{name}/query", **body({**query, "allow_scan": True}))
     bounds = "&".join(f"n.ge=-{n}" for n in range(240))
-    await longest(http, "GET", f"{name}?{bounds}&allow_scan=true")
+    await check_steps(http, "GET", f"{name}?{bounds}&allow_scan=true")
 
 
 async def test_schemas(admin: httpx.AsyncClient) -> None:
     goals = [{"metric": "read_latency", "goal": 0.01}, {"metric": "write_latency", "goal": 0.01}]
     fields = {f"f{n}": {"type": "string", "annotations": goals} for n in range(500)}
     schema = {"classes": {"wide": {"fields": fields}, "wider": {"fields": fields}}}
-    await longest(admin, "PUT", "schemas/wide?dry_run=true", **body(schema))
-    await longest(admin, "POST", "advice", **body({"schema": schema}))
+    await check_steps(admin, "PUT", "schemas/wide?dry_run=true", **body(schema))
+    await check_steps(admin, "POST", "advice", **body({"schema": schema}))
 
 
 async def test_bodies_with_too_many_values_are_refused(http: httpx.AsyncClient) -> None:
@@ -211,10 +211,10 @@ async def test_bodies_with_too_many_values_are_refused(http: httpx.AsyncClient) 
         assert answer.status_code == 400
         assert answer.json()["detail"] == "The body has too many values."
     texts = {"text": '[{"\\,' * (MAX_VALUES + 1)}
-    with counted() as steps:
+    with count_steps() as steps:
         answer = await http.put("on_redis/texts", **body(texts))
-    assert answer.status_code == 201, "what stands in a text is no value"
-    assert steps.longest <= MOST_CALLS
+    assert answer.status_code == 201, "characters of a string are not values"
+    assert steps.max_calls <= MAX_CALLS
     query = {"filter": {"in": ["text", ["x" * 1_000] * (MAX_QUERY_BYTES // 1_000)]}}
     answer = await http.post("on_redis/query", **body(query))
     assert answer.status_code == 413

@@ -15,10 +15,10 @@ from tests.process.sketch.sketches import PARTITION, SHAPE, World, memory_world,
 
 @pytest.fixture(params=["memory", "redis"])
 async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[Make]:
-    """Creates worlds whose partition exists already, unless another is requested."""
+    """A factory of worlds, whose partition exists unless `created` is false."""
     worlds: list[World] = []
 
-    async def of(
+    async def make_world(
         limits: SketchLimits = LIMITS, *, created: bool = True, shape: FilterShape = SHAPE
     ) -> World:
         if request.param == "memory":
@@ -30,7 +30,7 @@ async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> As
             await world.sketch.create(PARTITION)
         return world
 
-    yield of
+    yield make_world
     for world in worlds:
         await world.close()
 

@@ -1,4 +1,4 @@
-"""Both server sketches under a clock that the test moves, and what can happen to them."""
+"""Both server sketches under a clock that the test moves, with the loss of their data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ALL = 10_000
 
 
 Way: TypeAlias = Literal["both", "general", "fast"]
-"""Which ways the script takes: with ``fast``, what would take the general path is refused."""
+"""Which paths the script takes; with ``fast`` it refuses calls that need the general path."""
 
 _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
     "both": [],
@@ -53,9 +53,9 @@ class World:
     """A sketch, its clock, and a way to lose its data.
 
     Attributes:
-        limits: Of the sketch.
+        limits: The sketch's limits.
         sketch: The sketch.
-        now_us: Its time.
+        now_us: The sketch's time.
     """
 
     def __init__(self, limits: SketchLimits) -> None:
@@ -64,11 +64,11 @@ class World:
         self.sketch: ServerSketch
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now_us += round(seconds * 1_000_000)
 
     async def lose(self, *, everything: bool) -> bool:
-        """Lose the sketch: all of it, or what the server's end may have taken with it.
+        """Lose all data of the sketch, or the data that an end of the server can lose.
 
         Returns:
             Whether pending writes and owed purges are still known.
@@ -76,18 +76,18 @@ class World:
         raise NotImplementedError
 
     async def leaks(self, partition: Partition = PARTITION) -> list[int]:
-        """Return positions whose counts are not the number of keys in the filter that have them."""
+        """Return the positions whose counts differ from the number of their keys in the filter."""
         raise NotImplementedError
 
     async def snapshot(self, partition: Partition = PARTITION) -> FilterSnapshot:
-        """Return the filter of a partition, once all that has expired has left it.
+        """Return the filter of a partition without expired keys.
 
-        A snapshot in Redis lets a thousand keys go, which are more than any test has.
+        A snapshot in Redis removes up to a thousand expired keys, more than any test has.
         """
         return await self.sketch.snapshot([partition])
 
     async def close(self) -> None:
-        """Leave nothing behind."""
+        """Close the sketch, and remove its data."""
         await self.sketch.close()
 
 
@@ -108,8 +108,8 @@ class _MemoryWorld(World):
 
     async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         assert isinstance(self.sketch, MemorySketch)
-        it = self.sketch.partition(partition).filter
-        return _leaks(it.keys, it.counts, self._shape)
+        filter_ = self.sketch.partition(partition).filter
+        return _leaks(filter_.keys, filter_.counts, self._shape)
 
 
 class _ClockedSketch(RedisSketch):
@@ -124,9 +124,9 @@ class _ClockedSketch(RedisSketch):
 
     def _script(self) -> Script:
         script, clock = super()._script().text, f"call('HMGET', '{self._clock}', 's', 'us')"
-        for was, is_ in (("call('TIME')", clock), *_REPLACED[self._way]):
-            assert script.count(was) == 1
-            script = script.replace(was, is_)
+        for old, new in (("call('TIME')", clock), *_REPLACED[self._way]):
+            assert script.count(old) == 1
+            script = script.replace(old, new)
         return Script(script)
 
 
@@ -141,8 +141,8 @@ class RedisWorld(World):
 
     async def advance(self, seconds: float) -> None:
         await super().advance(seconds)
-        whole, micros = divmod(self.now_us, 1_000_000)
-        await self._redis.hset(f"{self._namespace}:clock", mapping={"s": whole, "us": micros})
+        whole_s, micros = divmod(self.now_us, 1_000_000)
+        await self._redis.hset(f"{self._namespace}:clock", mapping={"s": whole_s, "us": micros})
 
     async def lose(self, *, everything: bool) -> bool:
         for key in await self._keys():
@@ -160,28 +160,28 @@ class RedisWorld(World):
     def other(
         self, limits: SketchLimits, shape: FilterShape = SHAPE, way: Way = "both"
     ) -> RedisSketch:
-        """Return another sketch on the same keys, as a replica of other settings would."""
+        """Return another sketch on the same keys, as a replica with other settings would."""
         return _ClockedSketch(self._url, limits, shape, self._namespace, way)
 
     async def contents(self, partition: Partition = PARTITION) -> dict[str, Any]:
         """Return the data of a partition, without random ids."""
         tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}:"
         redis: Any = self._redis
-        kept: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for key in await self._keys():
             name = key.decode().removeprefix(tag)
             kind = await redis.type(key)
             if kind == b"hash":
-                kept[name] = await redis.hgetall(key)
+                data[name] = await redis.hgetall(key)
             elif kind == b"zset":
-                kept[name] = await redis.zrange(key, 0, -1, withscores=True)
+                data[name] = await redis.zrange(key, 0, -1, withscores=True)
             elif kind == b"string":
-                kept[name] = await redis.get(key)
+                data[name] = await redis.get(key)
         for random_field in (b"generation", b"revision"):
-            kept["meta"].pop(random_field)
-        versions = kept.get("versions", {})
-        kept["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}
-        return kept
+            data["meta"].pop(random_field)
+        versions = data.get("versions", {})
+        data["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}
+        return data
 
     async def names(self, partition: Partition = PARTITION) -> list[bytes]:
         """Return the names of all keys of a partition that the server has."""

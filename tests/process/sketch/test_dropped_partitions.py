@@ -1,4 +1,4 @@
-"""Partitions of dropped classes: what they owe is done, and then nothing is left of them."""
+"""Partitions of dropped classes are removed after their outstanding purges and orphans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 from tests.faults.conditions import eventually
 from tests.process.service import unique
-from tests.process.sketch.server_sketches import LIMITS, A, B, cached, written
+from tests.process.sketch.server_sketches import LIMITS, A, B, cache, write_keys
 from tests.process.sketch.sketches import PARTITION, SHAPE, RedisWorld, World
 
 OTHER = Partition("news", "notes")
@@ -52,7 +52,7 @@ class HandClock(SystemClock):
 
 
 class Replica:
-    """What a replica knows of the partitions of a sketch; its catalogue is away until it is set."""
+    """A replica's view of a sketch's partitions; its catalogue is down until a test sets it."""
 
     def __init__(self, world: World, model_: RoutingModel) -> None:
         self.model = model_
@@ -63,13 +63,13 @@ class Replica:
         )
 
     async def refresh(self) -> None:
-        """Put in force what the catalogue has."""
+        """Adopt the model of the catalogue."""
         if self.catalogue is None:
             raise Unavailable("It does not answer.", system="catalogue")
         self.model = self.catalogue
 
-    async def look(self) -> None:
-        """Look, and again once a class that is missing counts as dropped."""
+    async def sweep(self) -> None:
+        """Remove dropped partitions now, and once a missing class counts as dropped."""
         await self.partitions.remove_dropped()
         self.clock.now_s += WAIT_S
         await self.partitions.remove_dropped()
@@ -77,49 +77,49 @@ class Replica:
 
 @pytest.fixture
 async def replica(world: World) -> Replica:
-    """A replica that has seen both classes, of which one was dropped since."""
+    """A replica that has seen both classes, one of which was dropped since."""
     replica = Replica(world, model("articles", "notes"))
-    await replica.look()
+    await replica.sweep()
     replica.model = replica.catalogue = model("notes")
     return replica
 
 
-async def listed(world: World) -> set[Partition]:
+async def list_partitions(world: World) -> set[Partition]:
     return set(await world.sketch.partitions([]))
 
 
 async def is_gone(world: World) -> bool:
-    """Whether a partition is not listed, and the server has no key of it."""
+    """Return whether the partition is not listed, and the server has none of its keys."""
     names = await world.names() if isinstance(world, RedisWorld) else []
-    return not names and PARTITION not in await listed(world)
+    return not names and PARTITION not in await list_partitions(world)
 
 
 async def test_partitions_are_listed_until_they_are_removed(world: World) -> None:
     assert await world.sketch.partitions([PARTITION, OTHER]) == {PARTITION, OTHER}
     assert await world.sketch.remove(PARTITION)
-    assert PARTITION not in await listed(world)
+    assert PARTITION not in await list_partitions(world)
 
 
 async def test_names_with_any_characters_are_listed(world: World) -> None:
     odd = Partition("ä/{b}", "c%/d")
     assert odd in await world.sketch.partitions([odd])
     await world.sketch.invalidate(odd)
-    assert odd in await listed(world)
+    assert odd in await list_partitions(world)
 
 
 async def test_a_class_that_is_dropped_before_it_is_listed_is_listed(world: World) -> None:
     await world.sketch.invalidate(PARTITION)
-    assert PARTITION in await listed(world)
+    assert PARTITION in await list_partitions(world)
 
 
 async def test_a_partition_is_kept_while_a_copy_may_be_fresh(world: World) -> None:
-    await cached(world, A, ttl_s=10.0)
+    await cache(world, A, ttl_s=10.0)
     assert not await world.sketch.remove(PARTITION)
     await world.advance(10.0 + LIMITS.margin_s)
     assert await world.sketch.remove(PARTITION)
 
 
-async def test_a_partition_is_kept_while_copies_of_before_a_loss_may_be_fresh(
+async def test_a_partition_is_kept_while_copies_from_before_a_loss_may_be_fresh(
     world: World,
 ) -> None:
     await world.sketch.invalidate(PARTITION)
@@ -137,10 +137,10 @@ async def test_a_partition_is_kept_while_a_write_is_pending(world: World) -> Non
     assert await world.sketch.remove(PARTITION)
 
 
-async def test_nothing_is_left_of_a_removed_partition_that_is_looked_after(world: World) -> None:
-    """A replica that is late still asks for its orphans and its purges."""
-    await cached(world, A, B)
-    await written(world, A, version=7)
+async def test_late_requests_do_not_recreate_a_removed_partition(world: World) -> None:
+    """A late replica still requests its orphans and its purges."""
+    await cache(world, A, B)
+    await write_keys(world, A, version=7)
     await world.advance(1_000.0)
     assert await world.sketch.remove(PARTITION)
     assert await is_gone(world)
@@ -151,10 +151,10 @@ async def test_nothing_is_left_of_a_removed_partition_that_is_looked_after(world
     assert await is_gone(world)
 
 
-async def test_a_removed_partition_that_is_needed_again_begins_as_a_lost_one(
+async def test_a_removed_partition_that_is_needed_again_starts_as_a_lost_one(
     world: World,
 ) -> None:
-    await cached(world, A)
+    await cache(world, A)
     await world.advance(1_000.0)
     assert await world.sketch.remove(PARTITION)
     if isinstance(world, RedisWorld):  # in memory nobody else can have handed out copies
@@ -162,41 +162,39 @@ async def test_a_removed_partition_that_is_needed_again_begins_as_a_lost_one(
         assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
 
 
-async def test_a_dropped_class_is_looked_after_and_then_removed(
+async def test_a_dropped_class_is_maintained_and_then_removed(
     world: World, replica: Replica
 ) -> None:
-    await cached(world, A, ttl_s=10.0)
-    await replica.look()
+    await cache(world, A, ttl_s=10.0)
+    await replica.sweep()
     assert replica.partitions.current() == [OTHER]
     assert replica.partitions.all() == [OTHER, PARTITION]
     await world.advance(10.0 + LIMITS.margin_s)
-    await replica.look()
+    await replica.sweep()
     assert replica.partitions.all() == [OTHER]
-    assert PARTITION not in await listed(world)
+    assert PARTITION not in await list_partitions(world)
 
 
 async def test_a_class_that_is_missing_for_a_moment_is_not_dropped(
     world: World, replica: Replica
 ) -> None:
-    """Other replicas may not have read of its end yet."""
+    """Other replicas may not know of the drop yet."""
     await replica.partitions.remove_dropped()
     replica.clock.now_s += WAIT_S - 1.0
     await replica.partitions.remove_dropped()
     assert replica.partitions.all() == [OTHER]
-    assert PARTITION in await listed(world)
+    assert PARTITION in await list_partitions(world)
     replica.model = replica.catalogue = model("articles", "notes")
     await replica.partitions.remove_dropped()
     replica.model = replica.catalogue = model("notes")
     replica.clock.now_s += WAIT_S
     await replica.partitions.remove_dropped()
-    assert PARTITION in await listed(world), "it was there meanwhile"
+    assert PARTITION in await list_partitions(world), "it existed meanwhile"
 
 
-async def test_a_class_that_is_created_again_is_no_dropped_one(
-    world: World, replica: Replica
-) -> None:
+async def test_a_recreated_class_is_not_a_dropped_one(world: World, replica: Replica) -> None:
     await world.sketch.begin(PARTITION, [A], "t")
-    await replica.look()
+    await replica.sweep()
     replica.model = model("articles", "notes")
     assert sorted(replica.partitions.all()) == [PARTITION, OTHER]
 
@@ -207,9 +205,9 @@ async def test_a_replica_that_is_late_reads_of_a_class_before_it_counts_as_dropp
     await world.sketch.partitions([PARTITION])
     replica = Replica(world, model("notes"))
     replica.catalogue = model("articles", "notes")
-    await replica.look()
+    await replica.sweep()
     assert sorted(replica.partitions.all()) == [PARTITION, OTHER]
-    assert PARTITION in await listed(world)
+    assert PARTITION in await list_partitions(world)
 
 
 async def test_nothing_counts_as_dropped_while_the_catalogue_is_away(
@@ -217,7 +215,7 @@ async def test_nothing_counts_as_dropped_while_the_catalogue_is_away(
 ) -> None:
     """A class of the name may have been created since."""
     await world.sketch.begin(PARTITION, [A], "t")
-    await replica.look()
+    await replica.sweep()
     assert PARTITION in replica.partitions.all()
     replica.catalogue = None
     with pytest.raises(Unavailable):
@@ -234,7 +232,7 @@ async def test_a_sketch_that_does_not_answer_raises(replica: Replica) -> None:
 
 
 class Proxy:
-    """A cache that receives purges once it is there."""
+    """A cache that accepts purges unless it is `away`."""
 
     def __init__(self) -> None:
         self.away = True
@@ -251,7 +249,7 @@ class Proxy:
 
 
 class NoSystems:
-    """What resolves orphans: of a class that is gone nothing stands."""
+    """Resolves orphans of a dropped class, of which nothing is stored."""
 
     def __init__(self) -> None:
         self.resolved: list[str] = []
@@ -295,7 +293,9 @@ async def served(
     await served.caches.close()
 
 
-async def test_what_a_dropped_class_owes_is_done_and_its_partition_removed(served: Served) -> None:
+async def test_purges_and_orphans_of_a_dropped_class_are_processed_before_its_removal(
+    served: Served,
+) -> None:
     sketch, proxy = served.sketch, served.proxy
     await sketch.create(PARTITION)
     await sketch.partitions([PARTITION])
@@ -306,12 +306,12 @@ async def test_what_a_dropped_class_owes_is_done_and_its_partition_removed(serve
     served.model = model("notes")
     proxy.away = False
 
-    async def is_done() -> bool:
+    async def is_processed() -> bool:
         purged = tag_of(PARTITION.database, A) in proxy.purged
         return purged and served.systems.resolved == ["orphaned"]
 
     async def is_removed() -> bool:
         return PARTITION not in await sketch.partitions([])
 
-    await eventually(is_done)
+    await eventually(is_processed)
     await eventually(is_removed)

@@ -1,4 +1,4 @@
-"""What both server sketches do, one rule at a time."""
+"""The rules of both server sketches, one at a time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.process.sketch.server_sketches import (
     A,
     B,
     Make,
-    cached,
-    written,
+    cache,
+    write_keys,
 )
 from tests.process.sketch.sketches import (
     PARTITION,
@@ -30,7 +30,7 @@ from tests.process.sketch.sketches import (
 )
 
 
-async def test_a_write_to_what_no_cache_holds_leaves_the_filter_empty(world: World) -> None:
+async def test_a_write_to_an_uncached_key_leaves_the_filter_empty(world: World) -> None:
     write = await world.sketch.begin(PARTITION, [A], "t")
     assert write.held == ()
     assert not any((await world.snapshot()).bits)
@@ -38,8 +38,8 @@ async def test_a_write_to_what_no_cache_holds_leaves_the_filter_empty(world: Wor
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
 
 
-async def test_a_write_to_what_caches_hold_puts_it_in_the_filter(world: World) -> None:
-    await cached(world, A, B)
+async def test_a_write_to_a_cached_key_adds_it_to_the_filter(world: World) -> None:
+    await cache(world, A, B)
     assert (await world.sketch.begin(PARTITION, [A], "t")).held == (A,)
     await world.sketch.end(PARTITION, "t", {})
     snapshot = await world.snapshot()
@@ -49,8 +49,8 @@ async def test_a_write_to_what_caches_hold_puts_it_in_the_filter(world: World) -
 
 
 async def test_a_key_leaves_the_filter_when_its_last_copy_expires(world: World) -> None:
-    await cached(world, A)
-    await written(world, A)
+    await cache(world, A)
+    await write_keys(world, A)
     await world.advance(15.0 - 1e-6)
     assert has(await world.snapshot(), A)
     await world.advance(1e-6)
@@ -58,7 +58,7 @@ async def test_a_key_leaves_the_filter_when_its_last_copy_expires(world: World) 
 
 
 async def test_a_key_is_held_until_the_last_instant_of_its_copies(world: World) -> None:
-    await cached(world, A, B)
+    await cache(world, A, B)
     await world.advance(15.0 - 1e-6)
     assert (await world.sketch.begin(PARTITION, [A], "t")).held == (A,)
     await world.advance(1e-6)
@@ -69,7 +69,7 @@ async def test_expired_copies_that_are_not_swept_keep_no_key(make: Make) -> None
     world = await make(SketchLimits(expired_at_once=1))
     keys = [f"articles/{n}#g" for n in range(10)]
     for key in keys:
-        await cached(world, key)
+        await cache(world, key)
     await world.advance(15.0)
     assert (await world.sketch.begin(PARTITION, [keys[9]], "t")).held == ()
     assert not any((await world.snapshot()).bits)
@@ -78,9 +78,9 @@ async def test_expired_copies_that_are_not_swept_keep_no_key(make: Make) -> None
 async def test_removing_a_key_keeps_the_bits_of_others(make: Make) -> None:
     world = await make(shape=FilterShape(bits=64, hashes=4))
     short, long = ([f"{kind}/{n}#g" for n in range(5)] for kind in ("short", "long"))
-    await cached(world, *short, ttl_s=10.0)
-    await cached(world, *long, ttl_s=20.0)
-    await written(world, *short, *long)
+    await cache(world, *short, ttl_s=10.0)
+    await cache(world, *long, ttl_s=20.0)
+    await write_keys(world, *short, *long)
     await world.advance(15.0)
     snapshot = await world.snapshot()
     assert snapshot.bits == bits_of(long, snapshot.shape)
@@ -90,8 +90,8 @@ async def test_removing_a_key_keeps_the_bits_of_others(make: Make) -> None:
 
 async def test_ttls_of_cache_layers_add_up(make: Make) -> None:
     world = await make(SketchLimits(margin_s=5.0, layers=3))
-    await cached(world, A, ttl_s=10.0)
-    await written(world, A)
+    await cache(world, A, ttl_s=10.0)
+    await write_keys(world, A)
     await world.advance(35.0 - 1e-6)
     assert has(await world.snapshot(), A)
     await world.advance(1e-6)
@@ -99,18 +99,18 @@ async def test_ttls_of_cache_layers_add_up(make: Make) -> None:
 
 
 async def test_a_shorter_ttl_granted_later_does_not_shorten_earlier_ones(world: World) -> None:
-    await cached(world, A, ttl_s=50.0)
-    await cached(world, A, ttl_s=1.0)
-    await written(world, A)
+    await cache(world, A, ttl_s=50.0)
+    await cache(world, A, ttl_s=1.0)
+    await write_keys(world, A)
     await world.advance(50.0)
     assert has(await world.snapshot(), A)
 
 
 async def test_reads_of_the_new_version_do_not_keep_a_key_in_the_filter(world: World) -> None:
-    await cached(world, A)
-    await written(world, A)
+    await cache(world, A)
+    await write_keys(world, A)
     await world.advance(10.0)
-    await cached(world, A, ttl_s=100.0)
+    await cache(world, A, ttl_s=100.0)
     await world.advance(5.0)
     assert not has(await world.snapshot(), A)
     assert (await world.sketch.begin(PARTITION, [A], "t2")).held == (A,)
@@ -125,7 +125,7 @@ async def test_no_ttl_is_granted_while_a_write_is_pending(world: World) -> None:
 
 
 async def test_a_key_stays_while_a_write_is_pending_however_long(world: World) -> None:
-    await cached(world, A)
+    await cache(world, A)
     await world.sketch.begin(PARTITION, [A], "t")
     await world.advance(1000.0)
     assert has(await world.snapshot(), A)
@@ -134,7 +134,7 @@ async def test_a_key_stays_while_a_write_is_pending_however_long(world: World) -
 
 
 async def test_a_key_stays_until_the_last_of_several_writes_has_ended(world: World) -> None:
-    await cached(world, A)
+    await cache(world, A)
     await world.sketch.begin(PARTITION, [A], "t")
     await world.sketch.begin(PARTITION, [A], "u")
     await world.advance(1000.0)
@@ -143,25 +143,25 @@ async def test_a_key_stays_until_the_last_of_several_writes_has_ended(world: Wor
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
     await world.sketch.end(PARTITION, "u", {})
     assert not any((await world.snapshot()).bits)
-    await cached(world, A)
+    await cache(world, A)
 
 
 async def test_beginning_and_ending_twice_counts_once(world: World) -> None:
-    await cached(world, A)
+    await cache(world, A)
     first = await world.sketch.begin(PARTITION, [A, A], "t")
     assert await world.sketch.begin(PARTITION, [A], "t") == first
     assert (await world.sketch.begin(PARTITION, [A, B], "t")).held == (A,)
     for _ in range(2):
         await world.sketch.end(PARTITION, "t", {})
     await world.sketch.end(PARTITION, "never begun", {A: 3})
-    await cached(world, A, B)
+    await cache(world, A, B)
     await world.advance(15.0)
     assert not any((await world.snapshot()).bits)
 
 
 async def test_versions_are_known_from_writes_while_caches_may_hold_the_key(world: World) -> None:
-    await cached(world, A)
-    await written(world, A, version=5)
+    await cache(world, A)
+    await write_keys(world, A, version=5)
     assert (await world.sketch.report_read(PARTITION, [A, B], 10.0)).versions == (5, None)
     await world.sketch.begin(PARTITION, [A], "t")
     assert (await world.sketch.report_read(PARTITION, [A, B], 10.0)).versions == (None, None)
@@ -172,28 +172,28 @@ async def test_versions_are_known_from_writes_while_caches_may_hold_the_key(worl
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "known"), [(9, 8, 9), (8, 9, 9), (None, 8, None), (8, None, None)]
+    ("first", "second", "expected"), [(9, 8, 9), (8, 9, 9), (None, 8, None), (8, None, None)]
 )
 async def test_the_write_that_ends_last_need_not_be_the_last(
-    world: World, first: int | None, second: int | None, known: int | None
+    world: World, first: int | None, second: int | None, expected: int | None
 ) -> None:
-    await cached(world, A)
+    await cache(world, A)
     await world.sketch.begin(PARTITION, [A], "t")
     await world.sketch.begin(PARTITION, [A], "u")
     for token, version in (("t", first), ("u", second)):
         assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (None,)
         await world.sketch.end(PARTITION, token, {} if version is None else {A: version})
-    assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (known,)
+    assert (await world.sketch.report_read(PARTITION, [A], 1.0)).versions == (expected,)
 
 
-async def test_readers_fill_versions_in(world: World) -> None:
-    one = await world.sketch.report_read(PARTITION, [A], 10.0)
-    two = await world.sketch.report_read(PARTITION, [A, B], 10.0)
+async def test_readers_fill_in_versions(world: World) -> None:
+    first = await world.sketch.report_read(PARTITION, [A], 10.0)
+    second = await world.sketch.report_read(PARTITION, [A, B], 10.0)
     await world.sketch.fill(PARTITION, "not a token", {A: 3})
-    await world.sketch.fill(PARTITION, one.fill, {A: 4, B: 4})
-    await world.sketch.fill(PARTITION, two.fill, {B: 6})
-    known = await world.sketch.report_read(PARTITION, [A, B], 10.0)
-    assert (known.versions, known.fill) == ((4, 6), "")
+    await world.sketch.fill(PARTITION, first.fill, {A: 4, B: 4})
+    await world.sketch.fill(PARTITION, second.fill, {B: 6})
+    grant = await world.sketch.report_read(PARTITION, [A, B], 10.0)
+    assert (grant.versions, grant.fill) == ((4, 6), "")
 
 
 async def test_a_fill_is_ignored_if_a_write_came_between(world: World) -> None:
@@ -213,27 +213,27 @@ async def test_an_invalid_ttl_is_not_granted(world: World, ttl_s: float) -> None
     assert (await world.sketch.begin(PARTITION, [A], "t")).held == ()
 
 
-async def test_no_granted_ttl_exceeds_the_longest(world: World) -> None:
+async def test_no_granted_ttl_exceeds_the_maximum(world: World) -> None:
     assert (await world.sketch.report_read(PARTITION, [A], 1e6)).ttl_us == 100_000_000
     assert (await world.sketch.report_read(PARTITION, [], 10.0)).ttl_us == 0
 
 
-async def test_no_more_keys_become_cacheable_than_account_is_kept_of(make: Make) -> None:
+async def test_the_number_of_cacheable_keys_is_bounded(make: Make) -> None:
     world = await make(SketchLimits(keys=2, margin_s=0.0))
-    await cached(world, A, ttl_s=10.0)
+    await cache(world, A, ttl_s=10.0)
     assert (await world.sketch.report_read(PARTITION, [A, B, "c"], 10.0)).ttl_us == 0
-    await cached(world, A, B)
+    await cache(world, A, B)
     assert (await world.sketch.report_read(PARTITION, ["c"], 10.0)).ttl_us == 0
-    await cached(world, B)
+    await cache(world, B)
     await world.advance(11.0)
-    await cached(world, "c", "d")
+    await cache(world, "c", "d")
 
 
 async def test_expired_keys_are_removed_by_other_calls(make: Make) -> None:
     world = await make(SketchLimits(expired_at_once=2, margin_s=0.0))
     keys = [f"articles/{n}#g" for n in range(40)]
-    await cached(world, *keys, ttl_s=10.0)
-    await written(world, *keys)
+    await cache(world, *keys, ttl_s=10.0)
+    await write_keys(world, *keys)
     await world.advance(11.0)
     for _ in range(25):
         await world.sketch.report_read(PARTITION, [A], 0.0)
@@ -243,7 +243,7 @@ async def test_expired_keys_are_removed_by_other_calls(make: Make) -> None:
 
 
 async def test_a_pending_write_is_an_orphan_once_its_lease_has_ended(world: World) -> None:
-    await cached(world, A)
+    await cache(world, A)
     await world.sketch.begin(PARTITION, [A, B], "t")
     await world.advance(20.0)
     await world.sketch.begin(PARTITION, [B], "u")
@@ -283,8 +283,8 @@ async def test_thousands_of_keys_at_once_are_one_step(world: World) -> None:
 
 
 async def test_versions_beyond_exact_numbers_count_as_unknown(world: World) -> None:
-    await cached(world, A)
-    await written(world, A, version=2**53)
+    await cache(world, A)
+    await write_keys(world, A, version=2**53)
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
 
 
@@ -311,7 +311,7 @@ def test_a_filter_in_redis_has_a_size_that_its_counts_fit_in() -> None:
         RedisSketch("redis://localhost", LIMITS, FilterShape(2**31))
 
 
-async def test_a_redis_that_is_not_there_makes_the_sketch_unavailable() -> None:
+async def test_without_redis_the_sketch_is_unavailable() -> None:
     sketch = RedisSketch("redis://127.0.0.1:1", LIMITS, SHAPE)
     with pytest.raises(SketchUnavailable):
         await sketch.begin(PARTITION, [A], "t")
@@ -325,6 +325,6 @@ async def test_a_script_that_the_server_forgot_is_loaded_again(redis_config: Sys
     try:
         await world.sketch.create(PARTITION)
         await world.forget_scripts()
-        await cached(world, A)
+        await cache(world, A)
     finally:
         await world.close()

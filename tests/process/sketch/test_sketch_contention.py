@@ -1,4 +1,4 @@
-"""Which reads that it has refused the sketch in Redis publishes to all replicas, and which not."""
+"""Which of the reads that it refuses the sketch in Redis publishes to all replicas."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Observer:
         if partition != UNUSED:
             self.events.append((partition, key))
 
-    async def observes(self, *keys: str) -> None:
-        """Wait until these keys were received, in their order, and no others."""
-        await self.refused(LAST)
+    async def wait_for(self, *keys: str) -> None:
+        """Wait until exactly these keys were received, in order."""
+        await self.read_refused(LAST)
 
         async def is_observed() -> bool:
             return (PARTITION, LAST) in self.events
@@ -48,7 +48,7 @@ class Observer:
         await eventually(is_observed)
         assert self.events == [(PARTITION, key) for key in (*keys, LAST)]
 
-    async def refused(self, *keys: str) -> None:
+    async def read_refused(self, *keys: str) -> None:
         assert (await self.sketch.report_read(PARTITION, keys, TTL_S)).ttl_us == 0
 
 
@@ -69,14 +69,14 @@ async def observing(url: str, namespace: str) -> AsyncIterator[Observer]:
 
 
 async def wait_for_listeners(url: str, namespace: str, replicas: int) -> None:
-    """Wait until so many replicas listen."""
+    """Wait until this many replicas listen."""
     async with Redis.from_url(url) as redis:
 
-        async def by_all() -> bool:
-            received = await redis.publish(f"{{{namespace}:{'/'.join(UNUSED)}}}:pending", "")
-            return bool(received == replicas)
+        async def all_listen() -> bool:
+            receivers = await redis.publish(f"{{{namespace}:{'/'.join(UNUSED)}}}:pending", "")
+            return bool(receivers == replicas)
 
-        await eventually(by_all)
+        await eventually(all_listen)
 
 
 @pytest.fixture
@@ -88,26 +88,26 @@ async def observer(redis_config: SystemConfig) -> AsyncIterator[Observer]:
 async def test_the_first_read_that_a_pending_write_refuses_is_published(observer: Observer) -> None:
     for key in (A, B):
         assert (await observer.sketch.begin(PARTITION, [key], key)).lease_cacheable
-    await observer.refused(B)
-    await observer.refused(A, B)
-    await observer.refused(A)
-    await observer.observes(B, A)
+    await observer.read_refused(B)
+    await observer.read_refused(A, B)
+    await observer.read_refused(A)
+    await observer.wait_for(B, A)
 
 
-async def test_the_next_pending_write_of_a_key_is_published_anew(observer: Observer) -> None:
+async def test_the_next_pending_write_of_a_key_is_published_again(observer: Observer) -> None:
     for token in ("first", "second"):
         await observer.sketch.begin(PARTITION, [A], token)
-        await observer.refused(A)
+        await observer.read_refused(A)
         await observer.sketch.end(PARTITION, token, {})
-    await observer.observes(A, A)
+    await observer.wait_for(A, A)
 
 
 async def test_writes_without_a_cached_lease_are_not_published(observer: Observer) -> None:
-    """Where caches may hold the key, its write is ended before it is acknowledged."""
+    """If caches may hold the key, its write is ended before it is acknowledged."""
     assert (await observer.sketch.report_read(PARTITION, [A], TTL_S)).ttl_us
     assert (await observer.sketch.begin(PARTITION, [A], "held")).held == (A,)
-    await observer.refused(A)
-    await observer.observes()
+    await observer.read_refused(A)
+    await observer.wait_for()
 
 
 async def test_the_first_request_for_a_result_is_published_without_a_key(
@@ -116,7 +116,7 @@ async def test_the_first_request_for_a_result_is_published_without_a_key(
     for title in "abb":
         query = key_of_query("articles", f"title={title}")
         assert (await observer.sketch.report_query(PARTITION, query, TTL_S)).ttl_us == 0
-    await observer.observes("")
+    await observer.wait_for("")
 
 
 async def test_every_replica_of_a_sketch_is_notified_and_no_other(
@@ -133,14 +133,14 @@ async def test_every_replica_of_a_sketch_is_notified_and_no_other(
             other = asyncio.create_task(RedisContention(redis, f"{namespace}1?").listen(on_event))
             await wait_for_listeners(redis_config.url, f"{namespace}1?", 1)
             await observer.sketch.begin(PARTITION, [A], "t")
-            await observer.refused(A)
-            await observer.observes(A)
+            await observer.read_refused(A)
+            await observer.wait_for(A)
             await redis.publish(f"{{{namespace}1?:own/class}}:pending", "own")
 
-            async def own() -> bool:
+            async def is_received() -> bool:
                 return "own" in events
 
-            await eventually(own)
+            await eventually(is_received)
             other.cancel()
             await asyncio.gather(other, return_exceptions=True)
         assert events == ["", "own"]
@@ -149,7 +149,7 @@ async def test_every_replica_of_a_sketch_is_notified_and_no_other(
 async def test_reads_work_without_rights_to_publish_and_subscribe(
     redis_config: SystemConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Writers are notified at the end, as of what is lost on the way."""
+    """Writers are notified at their end, as after the loss of a notification."""
     caplog.set_level(logging.DEBUG, "portolan.coherence")
     name, url = unique("user"), redis_config.url
     as_user = url.replace("://", f"://{name}:word@", 1)
@@ -161,16 +161,16 @@ async def test_reads_work_without_rights_to_publish_and_subscribe(
         listening = asyncio.create_task(quiet.listen(_not_notified))
         await quiet.create(PARTITION)
         await quiet.begin(PARTITION, [A], "t")
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(quiet.client, "execute", _fails)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quiet.client, "execute", _fail)
             assert (await quiet.report_read(PARTITION, [A], TTL_S)).ttl_us == 0
         assert await quiet.end(PARTITION, "t", {}) is EndResult.CONTENDED
         assert (await quiet.report_read(PARTITION, [A], TTL_S)).ttl_us
 
-        async def tried() -> bool:
+        async def has_tried() -> bool:
             return "not received" in caplog.text
 
-        await eventually(tried)
+        await eventually(has_tried)
         assert not listening.done()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
@@ -178,8 +178,8 @@ async def test_reads_work_without_rights_to_publish_and_subscribe(
         await redis.acl_deluser(name)
 
 
-async def _fails(_calls: object) -> None:
-    """Stand for what sends once more after the script has failed."""
+async def _fail(_calls: object) -> None:
+    """Stand for the retry after a failure of the script."""
     raise SketchUnavailable
 
 

@@ -1,4 +1,4 @@
-"""Steps that the sketch's script takes by its fast path: they do what the general path would."""
+"""The fast path of the sketch's script has the same effects as its general path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS_S = [0.5, 1.0, 5.0, 12.0, 22.0]
 
 @dataclass
 class Variant:
-    """A world, and its last permission to fill in versions, which has a random name."""
+    """A world, and its last token to fill in versions, which is random."""
 
     world: RedisWorld
     fill: str = ""
@@ -45,7 +45,7 @@ Step = Callable[[Variant], Awaitable[Any]]
 
 @pytest.fixture
 async def variants(redis_config: SystemConfig) -> AsyncIterator[tuple[Variant, Variant]]:
-    """Two worlds alike, but that one takes the general path always."""
+    """Two equal worlds, one of which always takes the general path."""
     both = await redis_world(redis_config.url, LIMITS)
     general = await redis_world(redis_config.url, LIMITS, way="general")
     yield Variant(both), Variant(general)
@@ -58,11 +58,11 @@ async def test_fast_steps_do_what_the_general_path_does(
     variants: tuple[Variant, Variant], seed: int
 ) -> None:
     random = Random(seed)
-    if seed % 2:  # the others begin as lost ones do
+    if seed % 2:  # the other worlds start as lost ones
         for variant in variants:
             await variant.world.sketch.create(PARTITION)
     for number in range(120):
-        step = _some_step(random)
+        step = _random_step(random)
         result, general_result = [await step(variant) for variant in variants]
         assert result == general_result
         if not number % 10:
@@ -72,7 +72,7 @@ async def test_fast_steps_do_what_the_general_path_does(
             assert contents == general_contents
 
 
-def _some_step(random: Random) -> Step:
+def _random_step(random: Random) -> Step:
     keys, token = random.sample(KEYS, random.choice([1, 1, 2])), random.choice(TOKENS)
     versions = {key: random.randrange(1, 50) for key in random.sample(KEYS, 2)}
     seconds, flags = random.choice(STEPS_S), [random.random() < 0.3 for _ in range(3)]
@@ -104,15 +104,15 @@ def _some_step(random: Random) -> Step:
     async def register(variant: Variant) -> Any:
         return await variant.world.sketch.report_query(PARTITION, QUERIES[flags[0]], 10.0)
 
-    async def at_once(variant: Variant) -> Any:
+    async def concurrently(variant: Variant) -> Any:
         steps = [read, begin, read, close, begin, read, fill]
         return await asyncio.gather(*(step(variant) for step in steps))
 
     async def wait(variant: Variant) -> Any:
         return await variant.world.advance(seconds)
 
-    few = [end, register, at_once, wait]
-    return random.choice([*few, *[begin, close, read] * 3, *[fill] * 2])
+    rare = [end, register, concurrently, wait]
+    return random.choice([*rare, *[begin, close, read] * 3, *[fill] * 2])
 
 
 @pytest.fixture
@@ -144,10 +144,10 @@ async def test_plain_steps_take_the_fast_path(world: RedisWorld) -> None:
         await fast.close()
 
 
-async def test_a_key_that_is_no_more_in_caches_leaves_the_filter_when_its_write_ends(
+async def test_a_key_that_is_no_longer_cached_leaves_the_filter_when_its_write_ends(
     redis_config: SystemConfig,
 ) -> None:
-    """It is still a member when its write begins, for others expire before it, and held by none."""
+    """It is still a member when its write starts, as others expire first, but no cache holds it."""
     limits = SketchLimits(longest_ttl_s=20.0, margin_s=0.0, expired_at_once=1)
     world = await redis_world(redis_config.url, limits)
     try:
@@ -172,7 +172,7 @@ async def test_a_key_that_is_no_more_in_caches_leaves_the_filter_when_its_write_
         await world.close()
 
 
-async def test_reads_remove_what_has_expired(world: RedisWorld) -> None:
+async def test_reads_remove_expired_keys(world: RedisWorld) -> None:
     await world.sketch.report_read(PARTITION, [A], 5.0)
     await world.sketch.report_read(PARTITION, [B], 5.0)
     await world.advance(13.0)
@@ -183,7 +183,7 @@ async def test_reads_remove_what_has_expired(world: RedisWorld) -> None:
 async def test_no_version_is_kept_for_expired_keys_that_are_not_swept(
     redis_config: SystemConfig,
 ) -> None:
-    """The key is in the account, but in no cache: several may have shared its pending write."""
+    """The key is still counted, but in no cache; several writes may share its pending write."""
     world = await redis_world(redis_config.url, SketchLimits(margin_s=0.0, expired_at_once=1))
     try:
         await world.sketch.create(PARTITION)

@@ -1,4 +1,4 @@
-"""Layouts in both server sketches, and what schema changes do to cached answers over HTTP."""
+"""Layouts in both server sketches, and the effect of schema changes on cached answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_layout_is_adopted_only_if_the_known_one_is_current(world: World
     assert not await is_lost(world)
 
 
-async def test_a_partition_is_renewed_if_its_layout_does_not_cover_its_copies(
+async def test_a_partition_is_invalidated_if_its_layout_does_not_cover_its_copies(
     world: World,
 ) -> None:
     await world.sketch.adopt(PARTITION, "", "one", schema="1")
@@ -92,8 +92,8 @@ async def test_queries_are_registered_under_the_adopted_schema_only(world: World
 TEXT = field_on("postgres", index=True)
 FIELDS: dict[str, Any] = {"text": TEXT, "mood": field_on("postgres")}
 MOVED: dict[str, Any] = {"text": TEXT, "mood": field_on("postgres", group="mood")}
-OWN: dict[str, Any] = {**FIELDS, "tone": field_on("postgres", group="tone")}
-MORE: dict[str, Any] = {**FIELDS, "tone": field_on("postgres")}
+NEW_GROUP: dict[str, Any] = {**FIELDS, "tone": field_on("postgres", group="tone")}
+NEW_FIELD: dict[str, Any] = {**FIELDS, "tone": field_on("postgres")}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def client(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
 async def set_schema(
     paper: Paper, database: str, fields: dict[str, Any], visibility: str = "public"
 ) -> None:
-    """Set the schema, as a replica does that is killed before it notifies the sketch."""
+    """Set the schema like a replica that is killed before it notifies the sketch."""
     schema = {"cache": {"visibility": visibility, "max_ttl_s": 60}, "fields": fields}
     await paper.running.mediator.control.set_schema(database, {"classes": {"walls": schema}})
 
@@ -131,11 +131,11 @@ async def write_tone(client: httpx.AsyncClient) -> None:
     assert answer.is_success, answer.text
 
 
-async def test_whole_objects_are_revalidated_when_there_is_another_group(
+async def test_whole_objects_are_revalidated_when_a_group_is_added(
     paper: Paper, client: httpx.AsyncClient
 ) -> None:
     assert "portolan-expires" in (await client.get("walls/w")).headers
-    await set_schema(paper, database_of(client), OWN)
+    await set_schema(paper, database_of(client), NEW_GROUP)
     await write_tone(client)
     assert await revalidates_all(client)
     assert "portolan-expires" not in (await client.get("walls/w")).headers
@@ -164,12 +164,14 @@ async def test_copies_of_a_class_that_is_no_longer_public_are_revalidated(
     assert await revalidates_all(client)
 
 
-async def drop(paper: Paper, database: str, what: str) -> None:
-    """Drop a class or its database, as a replica does that is killed before it notifies."""
+async def drop(paper: Paper, database: str, kind: str) -> None:
+    """Drop a class or its database like a replica that is killed before it notifies the sketch."""
     control = paper.running.mediator.control
-    if what == "class":
-        others = {"classes": {"doors": {"fields": FIELDS}}}
-        await control.set_schema(database, others, options=ChangeOptions(drop=frozenset({"walls"})))
+    if kind == "class":
+        remaining = {"classes": {"doors": {"fields": FIELDS}}}
+        await control.set_schema(
+            database, remaining, options=ChangeOptions(drop=frozenset({"walls"}))
+        )
     else:
         await control.delete_schema(database)
 
@@ -178,7 +180,7 @@ async def drop(paper: Paper, database: str, what: str) -> None:
 async def test_copies_of_a_dropped_class_are_revalidated_when_it_is_created_again(
     paper: Paper, client: httpx.AsyncClient, dropped: str
 ) -> None:
-    """Though nobody could notify the sketch of its end, and its groups are the same."""
+    """They are, although nobody notified the sketch of the drop, and its groups are the same."""
     assert "portolan-expires" in (await client.get("walls/w")).headers
     await drop(paper, database_of(client), dropped)
     await set_schema(paper, database_of(client), FIELDS)
@@ -189,36 +191,36 @@ async def test_copies_of_a_dropped_class_are_revalidated_when_it_is_created_agai
 async def test_copies_of_a_dropped_class_are_not_confirmed_when_it_is_created_again(
     paper: Paper, client: httpx.AsyncClient, dropped: str
 ) -> None:
-    known = {"if-none-match": (await client.get("walls/w")).headers["etag"]}
+    condition = {"if-none-match": (await client.get("walls/w")).headers["etag"]}
 
     async def without_the_store() -> bool:
-        answer = await client.get("walls/w", headers=known)
+        answer = await client.get("walls/w", headers=condition)
         return answer.status_code == 304 and "hit" in answer.headers["cache-status"]
 
     await eventually(without_the_store)
     await drop(paper, database_of(client), dropped)
     await set_schema(paper, database_of(client), FIELDS)
-    assert (await client.get("walls/w", headers=known)).status_code == 404
+    assert (await client.get("walls/w", headers=condition)).status_code == 404
 
 
 async def test_without_the_new_layout_stale_copies_would_be_served(
     paper: Paper, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def left_out(self: ClassLayouts, partition: Partition, _: Any) -> None: ...
+    async def announce_nothing(self: ClassLayouts, partition: Partition, _: Any) -> None: ...
 
     assert "portolan-expires" in (await client.get("walls/w")).headers
-    monkeypatch.setattr(ClassLayouts, "announce", left_out)
-    await set_schema(paper, database_of(client), OWN)
+    monkeypatch.setattr(ClassLayouts, "announce", announce_nothing)
+    await set_schema(paper, database_of(client), NEW_GROUP)
     await write_tone(client)
     snapshot = await paper.caches.sketch.snapshot([Partition(database_of(client), "walls")])
     assert not any(snapshot.bits), "a copy reported as #main is not found by #tone"
 
 
-async def test_a_further_field_of_a_group_costs_nothing(
+async def test_a_new_field_of_a_group_invalidates_nothing(
     paper: Paper, client: httpx.AsyncClient
 ) -> None:
     await client.get("walls/w")
-    await set_schema(paper, database_of(client), MORE)
+    await set_schema(paper, database_of(client), NEW_FIELD)
     assert "portolan-expires" in (await client.get("walls/w")).headers
     assert not await revalidates_all(client)
 
@@ -227,33 +229,33 @@ async def test_a_client_of_the_old_map_sees_what_is_written_under_the_new_one(
     paper: Paper, client: httpx.AsyncClient
 ) -> None:
     transport = httpx.ASGITransport(paper.api)
-    async with CoherentClient("http://test", database_of(client), transport=transport) as own:
+    async with CoherentClient("http://test", database_of(client), transport=transport) as reader:
 
         async def from_its_own_cache() -> bool:
-            return (await own.get("walls", "w")).source is Source.OWN
+            return (await reader.get("walls", "w")).source is Source.OWN
 
         await eventually(from_its_own_cache)
-        await set_schema(paper, database_of(client), OWN)
+        await set_schema(paper, database_of(client), NEW_GROUP)
         await write_tone(client)
-        await own.refresh_filter()
-        whole = (await own.get("walls", "w")).value
-        assert whole == {"id": "w", "text": "one", "mood": "good", "tone": "sharp"}
+        await reader.refresh_filter()
+        value = (await reader.get("walls", "w")).value
+        assert value == {"id": "w", "text": "one", "mood": "good", "tone": "sharp"}
 
 
 async def test_registrations_do_not_survive_a_change_of_the_schema(
     paper: Paper, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor the death of the replica that takes them back: the next one finds it undone."""
+    """They do not even if the replica that invalidates them is killed: the next one does it."""
     assert "portolan-expires" in (await client.get("walls?text=one")).headers
     partition = Partition(database_of(client), "walls")
     queries = paper.caches.guard.queries
-    await set_schema(paper, database_of(client), MORE)
+    await set_schema(paper, database_of(client), NEW_FIELD)
 
-    async def killed(_: Partition) -> None:
+    async def fail(_: Partition) -> None:
         raise SketchUnavailable("killed")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(queries, "invalidate_all", killed)
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "invalidate_all", fail)
         assert "portolan-expires" not in (await client.get("walls?text=one")).headers
         for schema in ("1", "2"):
             late = await paper.caches.sketch.report_query(
@@ -261,10 +263,10 @@ async def test_registrations_do_not_survive_a_change_of_the_schema(
             )
             assert (late.ttl_us, late.adopted) == (0, False)
     assert "portolan-expires" in (await client.get("walls?text=two")).headers
-    registered = (await paper.caches.sketch.registrations(partition, 0)).numbers
-    assert set(registered) == {"walls//text=two"}
+    numbers = (await paper.caches.sketch.registrations(partition, 0)).numbers
+    assert set(numbers) == {"walls//text=two"}
     assert any((await paper.caches.sketch.snapshot([partition])).bits), (
-        "copies of the old are covered"
+        "copies of old results are covered"
     )
 
 

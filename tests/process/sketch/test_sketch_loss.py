@@ -13,8 +13,8 @@ from tests.process.sketch.server_sketches import (
     A,
     B,
     Make,
-    cached,
-    written,
+    cache,
+    write_keys,
 )
 from tests.process.sketch.sketches import (
     PARTITION,
@@ -26,11 +26,11 @@ from tests.process.sketch.sketches import (
 
 
 async def test_revisions_order_the_filters_of_a_generation(world: World) -> None:
-    await cached(world, A)
+    await cache(world, A)
     empty = await world.snapshot()
-    await cached(world, A)
+    await cache(world, A)
     assert await world.snapshot() == empty
-    await written(world, A)
+    await write_keys(world, A)
     full = await world.snapshot()
     await world.advance(20.0)
     after = await world.snapshot()
@@ -41,8 +41,8 @@ async def test_revisions_order_the_filters_of_a_generation(world: World) -> None
 async def test_a_union_has_the_keys_of_all_partitions(world: World) -> None:
     other = Partition("news", "authors")
     await world.sketch.create(other)
-    await cached(world, A)
-    await written(world, A)
+    await cache(world, A)
+    await write_keys(world, A)
     await world.sketch.report_read(other, ["authors/1#g"], 10.0)
     before = await world.sketch.snapshot([PARTITION, other])
     await world.sketch.begin(other, ["authors/1#g"], "t")
@@ -52,18 +52,18 @@ async def test_a_union_has_the_keys_of_all_partitions(world: World) -> None:
     assert not has(before, "authors/1#g")
     assert union.revision != before.revision
     assert union.generation == before.generation
-    nothing = await world.sketch.snapshot([])
-    assert not any(nothing.bits)
+    none = await world.sketch.snapshot([])
+    assert not any(none.bits)
 
 
-@pytest.mark.parametrize("how", ["everything", "a part", "renewed"])
-async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) -> None:
-    await cached(world, A)
+@pytest.mark.parametrize("kind", ["everything", "a part", "renewed"])
+async def test_a_lost_sketch_has_everything_revalidated(world: World, kind: str) -> None:
+    await cache(world, A)
     before = await world.snapshot()
-    if how == "renewed":
+    if kind == "renewed":
         await world.sketch.invalidate(PARTITION)
     else:
-        await world.lose(everything=how == "everything")
+        await world.lose(everything=kind == "everything")
     lost = await world.snapshot()
     assert lost.revalidate_all
     assert set(lost.bits) == {0xFF}
@@ -72,7 +72,7 @@ async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) 
     await world.sketch.end(PARTITION, "t", {B: 4})
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
     await world.advance(30.0)
-    await cached(world, A)
+    await cache(world, A)
     await world.advance(SATURATED_S - 30.0 - 1e-6)
     assert (await world.snapshot()).revalidate_all
     await world.advance(1e-6)
@@ -93,7 +93,7 @@ async def test_writes_that_survive_a_loss_stay_pending(redis_config: SystemConfi
         assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
         assert [o.token for o in await world.sketch.orphans([PARTITION], 10)] == ["t"]
         await world.sketch.end(PARTITION, "t", {})
-        await cached(world, A)
+        await cache(world, A)
     finally:
         await world.close()
 
@@ -108,8 +108,8 @@ async def test_writes_since_a_loss_are_in_the_filter_when_it_recovers(world: Wor
     await world.lose(everything=True)
     await world.sketch.report_read(PARTITION, [A], 100.0)
     await world.advance(31.0)
-    await cached(world, A, ttl_s=100.0)
-    await written(world, A)
+    await cache(world, A, ttl_s=100.0)
+    await write_keys(world, A)
     await world.advance(SATURATED_S - 31.0)
     snapshot = await world.snapshot()
     assert not snapshot.revalidate_all
@@ -123,7 +123,7 @@ async def test_a_partition_that_was_never_created_counts_as_lost(make: Make) -> 
     assert (await world.snapshot()).revalidate_all
 
 
-async def test_another_shape_renews_the_partitions(redis_config: SystemConfig) -> None:
+async def test_another_shape_invalidates_the_partitions(redis_config: SystemConfig) -> None:
     world = await redis_world(redis_config.url, LIMITS)
     wider = FilterShape(SHAPE.bits * 2, SHAPE.hashes, SHAPE.seed)
     try:
@@ -144,7 +144,7 @@ async def test_ttls_of_former_settings_are_waited_for_after_a_loss(
     world = await redis_world(redis_config.url, LIMITS)
     shorter = world.other(SketchLimits(longest_ttl_s=1.0), SHAPE)
     try:
-        await cached_until_lost(world)
+        await lose_a_cached_key(world)
         assert (await shorter.snapshot([PARTITION])).revalidate_all
         await world.advance(SATURATED_S - 1e-6)
         assert (await shorter.snapshot([PARTITION])).revalidate_all
@@ -155,7 +155,7 @@ async def test_ttls_of_former_settings_are_waited_for_after_a_loss(
         await world.close()
 
 
-async def test_ttls_of_former_settings_that_a_lost_sketch_has_forgotten_are_waited_for(
+async def test_ttls_of_former_settings_that_a_sketch_has_lost_are_waited_for(
     make: Make,
 ) -> None:
     world = await make(SketchLimits(longest_ttl_s=1.0, earlier_lifetime_s=SATURATED_S))
@@ -167,7 +167,7 @@ async def test_ttls_of_former_settings_that_a_lost_sketch_has_forgotten_are_wait
     assert not (await world.snapshot()).revalidate_all
 
 
-async def cached_until_lost(world: World) -> None:
+async def lose_a_cached_key(world: World) -> None:
     await world.sketch.create(PARTITION)
-    await cached(world, A, ttl_s=100.0)
+    await cache(world, A, ttl_s=100.0)
     await world.lose(everything=False)

@@ -1,4 +1,4 @@
-"""How operators see the sketch: the same for both kinds, and what the route reports."""
+"""The operators' view of the sketch: the same for both kinds, and the route's report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The purges that both server sketches keep."""
+"""The queues of purges in both server sketches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.process.sketch.server_sketches import (
     A,
     B,
     Make,
-    cached,
-    written,
+    cache,
+    write_keys,
 )
 from tests.process.sketch.sketches import (
     PARTITION,
@@ -18,40 +18,40 @@ from tests.process.sketch.sketches import (
 )
 
 
-async def purges(world: World) -> int:
-    """Return how many keys the queue keeps."""
+async def count_purges(world: World) -> int:
+    """Return how many keys the queue holds."""
     (state,) = await world.sketch.states([PARTITION])
     return state.purges
 
 
-async def test_purges_are_due_at_the_end_and_again(world: World) -> None:
-    await cached(world, A, B, ttl_s=100.0)
+async def test_purges_are_due_at_the_end_and_a_second_time(world: World) -> None:
+    await cache(world, A, B, ttl_s=100.0)
     await world.sketch.begin(PARTITION, [A], "t")
     assert await world.sketch.take_purges([PARTITION], 10) == []
     await world.sketch.end(PARTITION, "t", {})
     await world.advance(0.001)
-    taken = await world.sketch.take_purges([PARTITION], 10)
-    assert [(purge.partition, purge.key) for purge in taken] == [(PARTITION, A)]
+    purges = await world.sketch.take_purges([PARTITION], 10)
+    assert [(purge.partition, purge.key) for purge in purges] == [(PARTITION, A)]
     assert await world.sketch.take_purges([PARTITION], 10) == []
-    await world.sketch.acknowledge_purges(taken)
+    await world.sketch.acknowledge_purges(purges)
     await world.advance(7.999)
     assert await world.sketch.take_purges([PARTITION], 10) == []
     await world.advance(2.0)
-    again = await world.sketch.take_purges([PARTITION], 10)
-    assert [purge.key for purge in again] == [A]
-    await world.sketch.acknowledge_purges(again)
+    repeated = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in repeated] == [A]
+    await world.sketch.acknowledge_purges(repeated)
     await world.advance(90.0)
     assert await world.sketch.take_purges([PARTITION], 10) == []
 
 
 async def test_a_repeated_purge_is_not_put_off_by_later_writes(world: World) -> None:
-    await cached(world, A, ttl_s=100.0)
-    await written(world, A)
+    await cache(world, A, ttl_s=100.0)
+    await write_keys(world, A)
     await world.advance(4.0)
-    await written(world, A)
+    await write_keys(world, A)
     await world.advance(0.001)
     await world.sketch.acknowledge_purges(await world.sketch.take_purges([PARTITION], 10))
-    await world.advance(6.0)  # the first write's again is due from 8 to 10 seconds after it
+    await world.advance(6.0)  # the second purge of the first write is due 8 to 10 seconds after it
     first = await world.sketch.take_purges([PARTITION], 10)
     assert [purge.key for purge in first] == [A]
     await world.sketch.acknowledge_purges(first)
@@ -59,9 +59,9 @@ async def test_a_repeated_purge_is_not_put_off_by_later_writes(world: World) -> 
     assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
 
 
-async def test_purges_that_are_not_done_are_given_out_again(world: World) -> None:
-    await cached(world, A, ttl_s=100.0)
-    await written(world, A)
+async def test_unacknowledged_purges_are_handed_out_again(world: World) -> None:
+    await cache(world, A, ttl_s=100.0)
+    await write_keys(world, A)
     await world.advance(0.001)
     first = await world.sketch.take_purges([PARTITION], 10)
     await world.advance(10.0)
@@ -73,56 +73,56 @@ async def test_purges_that_are_not_done_are_given_out_again(world: World) -> Non
     assert await world.sketch.take_purges([PARTITION], 10) == []
 
 
-async def test_what_is_given_out_again_has_the_ticket_it_had_until_it_is_due_anew(
+async def test_a_purge_that_is_handed_out_again_keeps_its_ticket_until_it_is_due_again(
     make: Make,
 ) -> None:
     world = await make(SketchLimits(purge_again_s=100.0, purge_lease_s=10.0))
-    await cached(world, A, ttl_s=600.0)
-    await written(world, A)
+    await cache(world, A, ttl_s=600.0)
+    await write_keys(world, A)
     await world.advance(0.001)
     first = await world.sketch.take_purges([PARTITION], 10)
     await world.advance(10.0)
     assert await world.sketch.take_purges([PARTITION], 10) == first
-    await written(world, A)
+    await write_keys(world, A)
     await world.advance(10.0)
     second = await world.sketch.take_purges([PARTITION], 10)
     await world.advance(125.0)
-    again = await world.sketch.take_purges([PARTITION], 10)
-    assert [purge.key for purge in (*first, *second, *again)] == 3 * [A]
-    assert len({*first, *second, *again}) == 3
+    repeated = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in (*first, *second, *repeated)] == 3 * [A]
+    assert len({*first, *second, *repeated}) == 3
 
 
 async def test_purges_end_with_the_last_copy_of_their_key(world: World) -> None:
-    await cached(world, A)
-    await cached(world, B, ttl_s=20.0)
-    await written(world, A, B)
+    await cache(world, A)
+    await cache(world, B, ttl_s=20.0)
+    await write_keys(world, A, B)
     await world.advance(14.9)
-    taken = await world.sketch.take_purges([PARTITION], 10)
-    assert {purge.key for purge in taken} == {A, B}
+    purges = await world.sketch.take_purges([PARTITION], 10)
+    assert {purge.key for purge in purges} == {A, B}
     await world.advance(0.1)
     await world.snapshot()
-    assert await purges(world) == 1
+    assert await count_purges(world) == 1
     await world.advance(9.9)
     assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [B]
 
 
-async def test_purges_are_kept_while_copies_of_before_a_loss_may_be_fresh(world: World) -> None:
-    await cached(world, A)
-    await written(world, A)
+async def test_purges_are_kept_while_copies_from_before_a_loss_may_be_fresh(world: World) -> None:
+    await cache(world, A)
+    await write_keys(world, A)
     await world.sketch.invalidate(PARTITION)
     await world.advance(SATURATED_S - 0.001)
     assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
     await world.advance(10.0)
     assert await world.sketch.take_purges([PARTITION], 10) == []
-    assert await purges(world) == 0
+    assert await count_purges(world) == 0
 
 
-async def test_a_confirmation_does_not_acknowledge_what_came_later(world: World) -> None:
-    await cached(world, A)
-    await written(world, A)
+async def test_an_acknowledgement_does_not_cover_later_purges(world: World) -> None:
+    await cache(world, A)
+    await write_keys(world, A)
     await world.advance(0.001)
     first = await world.sketch.take_purges([PARTITION], 10)
-    await written(world, A)
+    await write_keys(world, A)
     await world.sketch.acknowledge_purges(first)
     await world.advance(0.001)
     assert [p.key for p in await world.sketch.take_purges([PARTITION], 10)] == [A]
@@ -131,8 +131,8 @@ async def test_a_confirmation_does_not_acknowledge_what_came_later(world: World)
 async def test_purges_after_a_loss_do_not_end_with_the_copies_since_then(world: World) -> None:
     await world.sketch.invalidate(PARTITION)
     await world.advance(LIMITS.lease_s)
-    await cached(world, A, ttl_s=1.0)
-    await written(world, A)
+    await cache(world, A, ttl_s=1.0)
+    await write_keys(world, A)
     await world.advance(10.0)
     await world.snapshot()
     assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
@@ -156,7 +156,7 @@ async def test_purges_of_many_partitions_are_limited(world: World) -> None:
 
 async def test_without_proxies_no_purges_are_kept(make: Make) -> None:
     world = await make(SketchLimits(purge_again_s=None))
-    await cached(world, A)
-    await written(world, A)
+    await cache(world, A)
+    await write_keys(world, A)
     await world.advance(1.0)
     assert await world.sketch.take_purges([PARTITION], 10) == []

@@ -34,7 +34,7 @@ async def register(world: World, *keys: str) -> None:
         assert (await world.sketch.report_query(PARTITION, key, 10.0)).ttl_us == 10_000_000
 
 
-async def known(world: World, since: int = 0) -> set[str]:
+async def registered_keys(world: World, since: int = 0) -> set[str]:
     return set((await world.sketch.registrations(PARTITION, since)).numbers)
 
 
@@ -52,27 +52,27 @@ async def test_a_query_is_registered_as_long_as_a_copy_may_be_alive(world: World
     assert not registrations.complete
     assert sorted(registrations.numbers, key=lambda key: registrations.numbers[key]) == [Q, R]
     assert max(registrations.numbers.values()) == registrations.sequence
-    assert await known(world, registrations.sequence) == set()
-    assert await known(world, registrations.numbers[Q]) == {R}
+    assert await registered_keys(world, registrations.sequence) == set()
+    assert await registered_keys(world, registrations.numbers[Q]) == {R}
     await world.advance(TTL_S)
     await world.snapshot()
-    assert await known(world) == set()
+    assert await registered_keys(world) == set()
 
 
 async def test_a_changed_result_is_in_the_filter_until_its_last_copy_expires(world: World) -> None:
     await register(world, Q, R)
     await world.sketch.invalidate_results(PARTITION, [Q, key_of_query("articles", "never=asked")])
     assert bits_of([Q]) == (await world.snapshot()).bits
-    assert await known(world) == {R}
+    assert await registered_keys(world) == {R}
     purges = await world.sketch.take_purges([PARTITION], 10)
     await world.advance(1.0)
     purges += await world.sketch.take_purges([PARTITION], 10)
     assert {purge.key for purge in purges} == {Q}
     await register(world, Q)  # later copies are new
-    assert await known(world) == {Q, R}
+    assert await registered_keys(world) == {Q, R}
     await world.advance(TTL_S - 1.0)
     assert not has(await world.snapshot(), Q)
-    assert await known(world) == {Q}
+    assert await registered_keys(world) == {Q}
 
 
 async def test_a_write_ends_only_if_its_writer_knows_every_query(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_a_write_ends_only_if_its_writer_knows_every_query(world: World) -
 async def test_no_query_is_registered_while_write_leases_may_be_cached(
     redis_config: SystemConfig,
 ) -> None:
-    """The first request waits for writes that began before; later leases are not cached."""
+    """The first request waits for writes that started before; later leases are not cached."""
     world = await redis_world(redis_config.url, LIMITS)
     sketch = world.sketch
     await sketch.create(PARTITION)
@@ -148,22 +148,22 @@ async def test_a_writer_that_pauses_registration_is_up_to_date_next_time(world: 
 
 @pytest.mark.parametrize("first_ends", [True, False])
 async def test_concurrent_writers_of_a_key_are_reported(world: World, first_ends: bool) -> None:
-    alone = ResultChanges((), await sequence_of(world), exclusive=True)
+    exclusive_changes = ResultChanges((), await sequence_of(world), exclusive=True)
     await world.sketch.begin(PARTITION, [A], "t")
     await world.sketch.begin(PARTITION, [A], "u")
     if first_ends:
         assert await world.sketch.end(PARTITION, "t", {}) is EndResult.DONE
-    assert await world.sketch.end(PARTITION, "u", {}, alone) is EndResult.CONCURRENT
+    assert await world.sketch.end(PARTITION, "u", {}, exclusive_changes) is EndResult.CONCURRENT
     assert (
-        await world.sketch.end(PARTITION, "u", {}, ResultChanges((), alone.sequence))
+        await world.sketch.end(PARTITION, "u", {}, ResultChanges((), exclusive_changes.sequence))
         is EndResult.DONE
     )
     await world.sketch.end(PARTITION, "t", {})
     await world.sketch.begin(PARTITION, [A], "v")
-    assert await world.sketch.end(PARTITION, "v", {}, alone) is EndResult.DONE
+    assert await world.sketch.end(PARTITION, "v", {}, exclusive_changes) is EndResult.DONE
 
 
-async def test_no_more_queries_are_registered_than_may_be(world: World) -> None:
+async def test_the_number_of_registered_queries_is_bounded(world: World) -> None:
     keys = [key_of_query("articles", f"limit={number}") for number in range(4)]
     await register(world, *keys[:3])
     assert (await world.sketch.report_query(PARTITION, keys[3], 10.0)).ttl_us == 0
@@ -186,10 +186,10 @@ async def test_after_a_loss_all_replicas_read_the_registrations_again(
     await register(world, R)
     await world.sketch.begin(PARTITION, [A], "t")
     assert await world.sketch.end(PARTITION, "t", {}, ResultChanges((), old)) is EndResult.BEHIND
-    assert await known(world, old) == {R}
+    assert await registered_keys(world, old) == {R}
 
 
-def test_spellings_are_sorted_and_escaped_and_no_key_is_an_objects() -> None:
+def test_canonical_queries_are_sorted_and_escaped_and_have_other_keys_than_objects() -> None:
     assert (
         canonical_query([("b", "x,y"), ("a.ge", "ä &=+"), ("a", "1")])
         == "a.ge=%C3%A4%20%26%3D%2B&a=1&b=x,y"

@@ -22,7 +22,7 @@ RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
 ISSUER, AUDIENCE = "https://issuer.example", "portolan"
-WHO = Principal("ada", "acme", frozenset({Grant(Scope.READ, "news")}))
+PRINCIPAL = Principal("ada", "acme", frozenset({Grant(Scope.READ, "news")}))
 
 
 @dataclass
@@ -75,8 +75,8 @@ class Issuer:
 
 
 def claims(**members: Any) -> dict[str, Any]:
-    # The library has the machine's clock, which is before the year 2100.
-    given = {
+    # The library uses the machine's clock, which is before the year 2100.
+    defaults = {
         "iss": ISSUER,
         "aud": AUDIENCE,
         "sub": "ada",
@@ -85,7 +85,7 @@ def claims(**members: Any) -> dict[str, Any]:
         "scope": "openid read:news write:news/articles",
         **members,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in defaults.items() if value is not None}
 
 
 def token(key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", **members: Any) -> str:

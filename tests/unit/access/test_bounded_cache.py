@@ -48,9 +48,9 @@ def test_equal_objects_are_different_keys() -> None:
 def test_the_cache_keeps_references_to_its_arguments() -> None:
     calls: list[tuple[Any, ...]] = []
     cache = counting(calls)
-    # Each list would be at the address of the one before, if that were not kept.
-    found = [cache([number])[0] for number in range(10 * SIZE)]
-    assert found == [[number] for number in range(10 * SIZE)]
+    # Without these references each list would have the address of the previous one.
+    results = [cache([number])[0] for number in range(10 * SIZE)]
+    assert results == [[number] for number in range(10 * SIZE)]
 
 
 def test_forgotten_arguments_are_released() -> None:
@@ -79,15 +79,15 @@ IN_COLLECTIONS: list[Callable[[str], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("held", [str, Holder, lambda text: (Holder(text),), *IN_COLLECTIONS])
-def test_large_arguments_are_kept_within_a_bound(held: Callable[[str], Any]) -> None:
+@pytest.mark.parametrize("wrap", [str, Holder, lambda text: (Holder(text),), *IN_COLLECTIONS])
+def test_large_arguments_are_cached_within_a_bound(wrap: Callable[[str], Any]) -> None:
     cache: IdentityCache[None] = IdentityCache(lambda _: None, 1_000, (Holder,))
     for number in range(30):
-        cache(held(f"{number:02}" * (MAX_BYTES // 20)))
+        cache(wrap(f"{number:02}" * (MAX_BYTES // 20)))
         assert 0 < len(cache) <= 10
 
 
-def test_an_argument_that_is_larger_than_most_is_not_kept() -> None:
+def test_an_argument_beyond_the_limit_is_not_cached() -> None:
     calls: list[str] = []
     cache = BoundedCache(calls.append, SIZE)
     small, large = "a", "b" * MAX_BYTES

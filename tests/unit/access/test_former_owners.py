@@ -1,4 +1,4 @@
-"""Until when classes had owners: by which schema change, and what follows for the feed."""
+"""Former owners of classes: the times at which schema changes removed them, and the feed."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ OWNED: dict[str, Any] = {"owner_field": "author"}
 UNOWNED: dict[str, Any] = {"owner_field": None}
 
 
-def times(known: dict[str, str]) -> dict[str, datetime]:
-    return {name: datetime.fromisoformat(at) for name, at in known.items()}
+def times(entries: dict[str, str]) -> dict[str, datetime]:
+    return {name: datetime.fromisoformat(at) for name, at in entries.items()}
 
 
 def after_changes(*schemas: dict[str, Any]) -> dict[str, datetime]:
-    """Return what is known after a database had these classes, a second each."""
-    known: dict[str, str] = {}
+    """Return the known times after a database had these classes, for a second each."""
+    entries: dict[str, str] = {}
     for number, (before, after) in enumerate(pairwise(schemas)):
         now = NOW + timedelta(seconds=number)
-        known = owned_until(known, {"classes": before}, {"classes": after}, now)
-    return times(known)
+        entries = owned_until(entries, {"classes": before}, {"classes": after}, now)
+    return times(entries)
 
 
-@pytest.mark.parametrize("then", [{"notes": UNOWNED}, {}], ids=["taken", "dropped"])
-def test_a_class_that_loses_its_owner_field_had_owners_until_now(then: dict[str, Any]) -> None:
-    assert after_changes({"notes": OWNED}, then) == {"notes": NOW}
+@pytest.mark.parametrize("classes", [{"notes": UNOWNED}, {}], ids=["taken", "dropped"])
+def test_a_class_that_loses_its_owner_field_had_owners_until_now(classes: dict[str, Any]) -> None:
+    assert after_changes({"notes": OWNED}, classes) == {"notes": NOW}
 
 
 def test_unrelated_schema_changes_are_ignored() -> None:
@@ -51,19 +51,19 @@ def test_the_time_stays_until_owners_are_removed_again() -> None:
     assert after_changes({"notes": OWNED}, {"notes": UNOWNED}, {}, {"notes": OWNED}) == {
         "notes": NOW
     }
-    again = after_changes({"notes": OWNED}, {"notes": UNOWNED}, {"notes": OWNED}, {})
-    assert again == {"notes": NOW + timedelta(seconds=2)}
+    removal_times = after_changes({"notes": OWNED}, {"notes": UNOWNED}, {"notes": OWNED}, {})
+    assert removal_times == {"notes": NOW + timedelta(seconds=2)}
 
 
 def test_more_classes_than_are_listed_count_as_the_latest_of_them() -> None:
-    known: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for number in range(MAX_CLASSES + 5):
         before = {"classes": {f"c{number}": OWNED}}
-        known = owned_until(known, before, {"classes": {}}, NOW + timedelta(seconds=number))
-    assert len(known) == MAX_CLASSES
-    found = times(known)
+        entries = owned_until(entries, before, {"classes": {}}, NOW + timedelta(seconds=number))
+    assert len(entries) == MAX_CLASSES
+    removal_times = times(entries)
     for number in range(MAX_CLASSES + 5):
-        until = had_owners_until(found, f"c{number}")
+        until = had_owners_until(removal_times, f"c{number}")
         assert until == NOW + timedelta(seconds=max(number, 5))
 
 
@@ -72,7 +72,7 @@ def test_without_former_owners_nothing_is_known_of_any_class() -> None:
 
 
 class FormerlyOwned(Unrestricted):
-    """An authorisation by which the objects of every class had owners until a moment."""
+    """An authorisation for which every class had owners until a moment."""
 
     def __init__(self, until: datetime) -> None:
         super().__init__()

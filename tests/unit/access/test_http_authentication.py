@@ -21,7 +21,7 @@ from tests.unit.access.issuers import (
     AUDIENCE,
     ISSUER,
     NOW_S,
-    WHO,
+    PRINCIPAL,
     Issuer,
     SetClock,
     Source,
@@ -35,30 +35,30 @@ class Access:
     def __init__(self, tokens: Tokens | None = None, **members: Any) -> None:
         self.clock = SetClock()
         self.new = mint()
-        key = ApiKey(self.new.id, self.new.digest, WHO, NOW_S, **members)
+        key = ApiKey(self.new.id, self.new.digest, PRINCIPAL, NOW_S, **members)
         tenants = {"acme": Tenant("acme", ("news",))}
         self.source = Source(AccessSnapshot(1, tenants, {key.id: key}, {"news": "acme"}))
         self.cache = AccessCache(self.source, self.clock)
         self.authenticator = Authenticator(self.cache, tokens, self.clock)
 
-    async def who(self, field: str | None, **how: bool) -> Principal | None:
-        return await self.authenticator.principal(field, **how)
+    async def principal(self, field: str | None, **options: bool) -> Principal | None:
+        return await self.authenticator.principal(field, **options)
 
 
 async def test_a_key_authenticates_its_principal_until_it_expires_or_is_revoked() -> None:
     access = Access(expires=NOW_S + 60)
     await access.cache.refresh()
-    assert await access.who(f"Bearer {access.new.text}") == WHO
-    assert await access.who(f"bearer  {access.new.text} ") == WHO
-    assert await access.who(None) is None
+    assert await access.principal(f"Bearer {access.new.text}") == PRINCIPAL
+    assert await access.principal(f"bearer  {access.new.text} ") == PRINCIPAL
+    assert await access.principal(None) is None
     access.clock.wall_s += 60
     with pytest.raises(Unauthenticated):
-        await access.who(f"Bearer {access.new.text}")
+        await access.principal(f"Bearer {access.new.text}")
     access.clock.wall_s -= 60
     access.source.snapshot_ = AccessSnapshot(2)
     await access.cache.refresh()
     with pytest.raises(Unauthenticated):
-        await access.who(f"Bearer {access.new.text}")
+        await access.principal(f"Bearer {access.new.text}")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_a_malformed_key_is_never_taken_for_anonymous(field: str) -> None:
     access = Access()
     await access.cache.refresh()
     with pytest.raises(Unauthenticated) as refused:
-        await access.who(field.replace("{key}", access.new.text))
+        await access.principal(field.replace("{key}", access.new.text))
     assert refused.value.presented
 
 
@@ -81,19 +81,19 @@ async def test_one_wrong_letter_of_a_secret_is_refused() -> None:
         other = "A" if text[at] != "A" else "B"
         wrong = text[:at] + other + text[len(text) + at + 1 :]
         with pytest.raises(Unauthenticated):
-            await access.who(f"Bearer {wrong}")
+            await access.principal(f"Bearer {wrong}")
 
 
 async def test_a_key_may_be_the_password_of_basic_only_where_that_is_allowed() -> None:
     access = Access()
     await access.cache.refresh()
     field = "Basic " + base64.b64encode(f"me:{access.new.text}".encode()).decode()
-    assert await access.who(field, basic=True) == WHO
+    assert await access.principal(field, basic=True) == PRINCIPAL
     with pytest.raises(Unauthenticated):
-        await access.who(field)
+        await access.principal(field)
     for broken in ("Basic %%%", "Basic /w==", "Basic bm8="):
         with pytest.raises(Unauthenticated):
-            await access.who(broken, basic=True)
+            await access.principal(broken, basic=True)
 
 
 async def test_an_outdated_snapshot_of_the_catalogue_admits_no_key() -> None:
@@ -103,25 +103,25 @@ async def test_an_outdated_snapshot_of_the_catalogue_admits_no_key() -> None:
     access.clock.since_s += VALID_S
     with pytest.raises(Unavailable):
         await access.cache.refresh()
-    assert await access.who(f"Bearer {access.new.text}") == WHO
+    assert await access.principal(f"Bearer {access.new.text}") == PRINCIPAL
     access.clock.since_s += 1
     with pytest.raises(Unavailable):
-        await access.who(f"Bearer {access.new.text}")
+        await access.principal(f"Bearer {access.new.text}")
 
 
 async def test_a_token_of_a_tenant_that_is_not_known_is_refused(issuer: Issuer) -> None:
     access = Access(issuer.tokens)
     await access.cache.refresh()
-    assert (await access.who(f"Bearer {token()}")) is not None
+    assert (await access.principal(f"Bearer {token()}")) is not None
     with pytest.raises(Unauthenticated):
-        await access.who(f"Bearer {token(portolan_tenant='globex')}")
-    operator = await access.who(f"Bearer {token(portolan_tenant='operator', scope='admin')}")
+        await access.principal(f"Bearer {token(portolan_tenant='globex')}")
+    operator = await access.principal(f"Bearer {token(portolan_tenant='operator', scope='admin')}")
     assert operator is not None
     assert operator.operates
 
 
 @pytest.mark.parametrize(
-    ("method", "headers", "let"),
+    ("method", "headers", "is_allowed"),
     [
         ("GET", {"sec-fetch-site": "cross-site"}, True),
         ("POST", {}, True),
@@ -138,9 +138,11 @@ async def test_a_token_of_a_tenant_that_is_not_known_is_refused(issuer: Issuer) 
         ("PUT", {"origin": "http://[x]", "host": "[x]"}, False),
     ],
 )
-def test_other_sites_change_nothing(method: str, headers: dict[str, str], let: bool) -> None:
+def test_requests_of_other_sites_are_not_allowed(
+    method: str, headers: dict[str, str], is_allowed: bool
+) -> None:
     raw = {name.encode(): value.encode() for name, value in headers.items()}
-    assert from_same_site(method, raw) is let
+    assert from_same_site(method, raw) is is_allowed
 
 
 @pytest.mark.parametrize(
@@ -158,21 +160,21 @@ def test_other_sites_change_nothing(method: str, headers: dict[str, str], let: b
     ],
 )
 async def test_a_rebound_host_name_is_not_this_machine(host: str, status: int) -> None:
-    sent: list[Any] = []
+    messages: list[Any] = []
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    async def keep(message: Any) -> None:
-        sent.append(message)
+    async def record(message: Any) -> None:
+        messages.append(message)
 
-    async def nothing() -> dict[str, Any]:
+    async def disconnect() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host.encode())]}
     guard = BrowserGuard(answer, only_loopback=True)
-    await guard(scope, nothing, keep)
-    assert sent[0]["status"] == status
+    await guard(scope, disconnect, record)
+    assert messages[0]["status"] == status
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What flows and deliveries write is let in when its tenant has room, and is known."""
+"""Work of flows and deliveries is admitted when its tenant has room, and is known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def waits(tenant: Tenant) -> bool:
     return bool(tenant.events)
 
 
-async def test_a_request_waits_until_another_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_waits_until_another_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metered_work, "_MAX_PAUSE_S", 0.001)
     tenant = Tenant(in_flight=1)
     flows, meter = metered(tenant), tenant.limiter.enter("acme")
@@ -64,7 +64,7 @@ async def test_a_limit_that_is_raised_ends_the_wait(monkeypatch: pytest.MonkeyPa
         assert isinstance(plane, MeteredPlane)
 
 
-async def test_nothing_is_invoked_while_it_is_not_known_for_whom(
+async def test_nothing_is_invoked_while_the_tenant_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metered_work, "_MAX_PAUSE_S", 0.001)

@@ -1,4 +1,4 @@
-"""Readiness where requests need keys: nobody can be let in once it is not known which are valid."""
+"""Readiness if requests need keys: none is admitted once it is unknown which keys are valid."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ async def _count(database: str) -> int:
 
 
 def _observe(observation: Observation) -> None:
-    """Nobody looks."""
+    """Ignore events."""
 
 
 async def _readiness() -> dict[str, Any]:
-    """Return that of a catalogue and a system which answer."""
-    there = {"ok": True}
-    return {"ready": True, "degraded": [], "catalogue": there, "systems": {"redis": there}}
+    """Return the readiness of a catalogue and a system that answer."""
+    ok = {"ok": True}
+    return {"ready": True, "degraded": [], "catalogue": ok, "systems": {"redis": ok}}
 
 
 async def test_a_replica_is_not_ready_once_it_refuses_all_requests() -> None:
@@ -45,10 +45,10 @@ async def test_a_replica_is_not_ready_once_it_refuses_all_requests() -> None:
         async def statuses() -> list[int]:
             return [(await admin.get(path)).status_code for path in ("/startup", "/ready")]
 
-        source.snapshot_, known = None, source.snapshot_
+        source.snapshot_, snapshot = None, source.snapshot_
         clock.since_s += VALID_S + 1
-        assert await statuses() == [503, 503], "it never was able to serve"
-        source.snapshot_ = known
+        assert await statuses() == [503, 503], "it was never able to serve"
+        source.snapshot_ = snapshot
         await cache.refresh()
         assert await statuses() == [200, 200]
         source.snapshot_ = None
@@ -58,10 +58,10 @@ async def test_a_replica_is_not_ready_once_it_refuses_all_requests() -> None:
         assert await statuses() == [200, 200], "keys are known for a while"
         clock.since_s += 1
         assert await statuses() == [200, 503]
-        lost = await admin.get("/ready")
-        assert lost.headers["portolan-degraded"] == "catalogue"
-        assert lost.json()["degraded"] == ["catalogue"]
-        assert lost.json()["catalogue"] == {"ok": False}
-        source.snapshot_ = known
+        answer = await admin.get("/ready")
+        assert answer.headers["portolan-degraded"] == "catalogue"
+        assert answer.json()["degraded"] == ["catalogue"]
+        assert answer.json()["catalogue"] == {"ok": False}
+        source.snapshot_ = snapshot
         await cache.refresh()
         assert await statuses() == [200, 200]

@@ -1,4 +1,4 @@
-"""Limits of tenants: what is admitted, what is charged, how many objects they have."""
+"""Limits of tenants: admission, charges, and the number of their objects."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
         tenant.limiter.enter("acme")
 
 
-def test_the_longest_retry_after_is_a_day() -> None:
+def test_the_maximum_retry_after_is_a_day() -> None:
     tenant = Tenant(rate=5e-324, burst=1)
     tenant.meter()
     with pytest.raises(TooManyRequests) as refused:

@@ -1,4 +1,4 @@
-"""Ports that speak TLS: with which versions, with which files, and with renewed ones."""
+"""TLS of ports: its versions, its files, and their renewal."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ async def served(certificate: Certificate) -> AsyncIterator[int]:
             await task
 
 
-async def fetched(port: int, context: ssl.SSLContext, host: str = "localhost") -> tuple[str, str]:
-    """Send a request over a new connection; returns the certificate's subject, and the answer."""
+async def fetch(port: int, context: ssl.SSLContext, host: str = "localhost") -> tuple[str, str]:
+    """Send a request over a new connection; return the certificate's subject, and the answer."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname=host
     )
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     response = (await reader.read()).decode()
     writer.close()
     await writer.wait_closed()
-    name = x509.load_der_x509_certificate(shown).subject.rfc4514_string()
+    name = x509.load_der_x509_certificate(der).subject.rfc4514_string()
     return name, response.rpartition("\r\n")[2]
 
 
@@ -60,14 +60,14 @@ def trusting(certificate: Certificate) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(certificate.chain))
 
 
-async def test_a_port_speaks_tls_and_follows_a_renewed_certificate(tmp_path: Path) -> None:
+async def test_a_port_uses_tls_and_follows_a_renewed_certificate(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path, "first")
     async with served(certificate) as port:
-        assert await fetched(port, trusting(certificate)) == ("CN=first", "https")
+        assert await fetch(port, trusting(certificate)) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
-        assert await fetched(port, trusting(certificate)) == ("CN=second", "https")
+        assert await fetch(port, trusting(certificate)) == ("CN=second", "https")
 
 
 async def test_renewed_files_that_do_not_match_keep_the_former_pair_in_use(
@@ -76,25 +76,25 @@ async def test_renewed_files_that_do_not_match_keep_the_former_pair_in_use(
     certificate = write_certificate(tmp_path, "first")
     trusted = trusting(certificate)
     async with served(certificate) as port:
-        assert await fetched(port, trusted) == ("CN=first", "https")
+        assert await fetch(port, trusted) == ("CN=first", "https")
         key = certificate.key.read_bytes()
         write_certificate(tmp_path, "second")
         certificate.key.write_bytes(key)
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
         assert "is not used" in caplog.text
-        assert await fetched(port, trusted) == ("CN=first", "https")
+        assert await fetch(port, trusted) == ("CN=first", "https")
         certificate.key.unlink()
         await certificate.reread()
-        assert await fetched(port, trusted) == ("CN=first", "https")
+        assert await fetch(port, trusted) == ("CN=first", "https")
 
 
 def renew_secret(directory: Path, name: str, stamp: str) -> None:
-    """Renew the files as the kubelet renews a mounted Secret: by replacing one link."""
+    """Renew the files like a mounted Secret, of which the kubelet replaces one link."""
     (folder := directory / f"..{stamp}").mkdir()
     files = write_certificate(folder, name)
     for file in (files.chain, files.key):
-        os.utime(file, ns=(7, 7))  # so that their times are of no use
+        os.utime(file, ns=(7, 7))  # so that their times do not change
         if not (link := directory / file.name).is_symlink():
             link.symlink_to(Path("..data") / file.name)
     data = directory / "..data"
@@ -109,11 +109,11 @@ async def test_a_mounted_secret_is_followed_when_its_link_is_replaced(tmp_path: 
     renew_secret(tmp_path, "first", "2026_11_01")
     certificate = Certificate("data", tmp_path / "tls.crt", tmp_path / "tls.key")
     async with served(certificate) as port:
-        assert await fetched(port, trusting(certificate)) == ("CN=first", "https")
+        assert await fetch(port, trusting(certificate)) == ("CN=first", "https")
         for number in range(3):
             renew_secret(tmp_path, f"renewed {number}", f"2026_12_0{number}")
             await certificate.reread()
-            assert await fetched(port, trusting(certificate)) == (f"CN=renewed {number}", "https")
+            assert await fetch(port, trusting(certificate)) == (f"CN=renewed {number}", "https")
 
 
 async def test_a_client_without_server_name_gets_the_renewed_certificate(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_a_client_without_server_name_gets_the_renewed_certificate(tmp_pat
         write_certificate(tmp_path, "second")
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
-        assert await fetched(port, unverified, host="") == ("CN=second", "https")
+        assert await fetch(port, unverified, host="") == ("CN=second", "https")
 
 
 @pytest.mark.parametrize("torn", ["certificate", "key", "both"])
@@ -132,20 +132,20 @@ async def test_half_written_files_keep_the_former_pair_in_use(tmp_path: Path, to
     certificate = write_certificate(tmp_path, "first")
     trusted = trusting(certificate)
     async with served(certificate) as port:
-        assert await fetched(port, trusted) == ("CN=first", "https")
+        assert await fetch(port, trusted) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
-        whole = trusting(certificate)
+        renewed = trusting(certificate)
         files = {"certificate": [certificate.chain], "key": [certificate.key]}
-        half = files.get(torn, [certificate.chain, certificate.key])
-        written = {file: file.read_bytes() for file in half}
-        for file, text in written.items():
+        half_written = files.get(torn, [certificate.chain, certificate.key])
+        contents = {file: file.read_bytes() for file in half_written}
+        for file, text in contents.items():
             file.write_bytes(text[: len(text) // 2])
         await certificate.reread()
-        assert await fetched(port, trusted) == ("CN=first", "https")
-        for file, text in written.items():
+        assert await fetch(port, trusted) == ("CN=first", "https")
+        for file, text in contents.items():
             file.write_bytes(text)
         await certificate.reread()
-        assert await fetched(port, whole) == ("CN=second", "https")
+        assert await fetch(port, renewed) == ("CN=second", "https")
 
 
 async def test_files_replaced_during_a_reload_keep_the_former_pair_in_use(
@@ -156,28 +156,28 @@ async def test_files_replaced_during_a_reload_keep_the_former_pair_in_use(
     trusted = trusting(certificate)
     load = Certificate.load
 
-    def turned(self: Certificate) -> ssl.SSLContext:
+    def load_and_replace(self: Certificate) -> ssl.SSLContext:
         context = load(self)
         self.key.write_bytes(b"not a key any more")
         return context
 
     async with served(certificate) as port:
-        assert await fetched(port, trusted) == ("CN=first", "https")
+        assert await fetch(port, trusted) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
-        whole = trusting(certificate)
-        monkeypatch.setattr(Certificate, "load", turned)
+        renewed = trusting(certificate)
+        monkeypatch.setattr(Certificate, "load", load_and_replace)
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
-        assert await fetched(port, whole) == ("CN=second", "https")
+        assert await fetch(port, renewed) == ("CN=second", "https")
 
 
 async def test_versions_before_1_2_are_refused(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path, "first")
     assert certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
-    newest = trusting(certificate)
-    newest.maximum_version = ssl.TLSVersion.TLSv1_2
+    context = trusting(certificate)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
     async with served(certificate) as port:
-        assert await fetched(port, newest) == ("CN=first", "https")
+        assert await fetch(port, context) == ("CN=first", "https")
 
 
 def test_unusable_files_are_refused_with_a_sentence(tmp_path: Path) -> None:

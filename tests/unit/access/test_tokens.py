@@ -28,8 +28,8 @@ from tests.unit.access.issuers import (
 async def test_a_token_stands_for_its_subject_with_its_grants(issuer: Issuer) -> None:
     grants = frozenset({Grant(Scope.READ, "news"), Grant(Scope.WRITE, "news", "articles")})
     assert await issuer.tokens.principal(token()) == Principal("ada", "acme", grants)
-    of_curve = token(CURVE, "ES256", "curve")
-    assert (await issuer.tokens.principal(of_curve)).grants == grants
+    curve_token = token(CURVE, "ES256", "curve")
+    assert (await issuer.tokens.principal(curve_token)).grants == grants
 
 
 def _unsigned(header: dict[str, Any], signature: bytes = b"") -> str:
@@ -38,7 +38,7 @@ def _unsigned(header: dict[str, Any], signature: bytes = b"") -> str:
 
 
 def _signed_with_the_public_key() -> str:
-    """The classic attack: the public key, which is known, taken for a shared secret."""
+    """The classic attack: the public key, which is known, is used as a shared secret."""
     secret = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     text = _unsigned({"alg": "HS256", "kid": "rsa"}).rpartition(".")[0]
     digest = hmac.digest(secret, text.encode(), "sha256")
@@ -133,11 +133,11 @@ async def test_a_cached_token_is_verified_again_when_it_expires(
 
 
 async def test_unknown_key_ids_do_not_cause_fetches(issuer: Issuer) -> None:
-    fetched = issuer.keys.generation
+    generation = issuer.keys.generation
     for number in range(50):
         with pytest.raises(Unauthenticated):
             await issuer.tokens.principal(token(kid=f"made-up-{number}"))
-    assert issuer.keys.generation == fetched + 1
+    assert issuer.keys.generation == generation + 1
     issuer.publish(jwk(OTHER, kid="new"))
     issuer.clock.since_s += MIN_FETCH_INTERVAL_S
     assert await issuer.tokens.principal(token(OTHER, kid="new"))

@@ -1,4 +1,4 @@
-"""The reader of server-sent events, and what the feed makes of them."""
+"""The reader of server-sent events, and the feed on top of it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ CHANGE = {
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
-def test_events_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
+def test_events_do_not_depend_on_chunk_boundaries(cuts: list[int]) -> None:
     reader, bounds = EventReader(), [0, *sorted(cuts), len(STREAM)]
     chunks = [STREAM[start:end] for start, end in pairwise(bounds)]
     assert [event for chunk in chunks for event in reader.receive(chunk)] == EVENTS
 
 
-def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_event_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_module, "MAX_EVENT_BYTES", 100)
     reader = EventReader()
     for _ in range(10):
@@ -58,45 +58,45 @@ def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
         reader.receive(b"x" * 60)
 
 
-def sent(position: str, change: object) -> bytes:
+def encode_event(position: str, change: object) -> bytes:
     return b"id: %b\nevent: change\ndata: %b\n\n" % (position.encode(), json.dumps(change).encode())
 
 
-def test_a_feed_goes_on_after_what_it_has_received() -> None:
+def test_a_feed_continues_after_the_last_received_position() -> None:
     feed = Feed("products", "p0", reconnects=1)
     assert feed.request().path == "changes?class=products&after=p0"
-    [change] = feed.receive(sent("p1", CHANGE) + sent("p2", CHANGE)[:-1])
+    [change] = feed.receive(encode_event("p1", CHANGE) + encode_event("p2", CHANGE)[:-1])
     assert (change.position, change.object_id) == ("p1", "lamp")
     assert feed.request().path == "changes?class=products&after=p1"
-    [change] = feed.receive(sent("p2", CHANGE))  # nothing is left of the other stream
+    [change] = feed.receive(encode_event("p2", CHANGE))  # nothing remains of the first stream
     assert change.position == "p2"
     assert list(feed.receive(b": heartbeat\nid: p7\n\n")) == []
     assert feed.request().path == "changes?class=products&after=p7"
 
 
-def test_a_feed_gives_up_after_failures_in_a_row() -> None:
+def test_a_feed_gives_up_after_consecutive_failures() -> None:
     feed = Feed(None, None, reconnects=2)
-    lost = Unreachable("lost")
+    error = Unreachable("lost")
     for _ in range(3):
-        feed.pause_s(lost)
+        feed.pause_s(error)
         feed.pause_s(None)
-        list(feed.receive(b"id: p1\n\n"))  # it was answered, so all begins again
-    feed.pause_s(lost)
-    feed.pause_s(lost)
+        list(feed.receive(b"id: p1\n\n"))  # an answer resets the count
+    feed.pause_s(error)
+    feed.pause_s(error)
     with pytest.raises(Unreachable, match="lost"):
-        feed.pause_s(lost)
+        feed.pause_s(error)
     with pytest.raises(Unreachable, match="at once"):
         feed.pause_s(None)
 
 
 def test_a_feed_waits_as_long_as_the_service_asks_for() -> None:
-    refused = Unavailable(503, {}, retry_after_s=3)
-    assert 3 <= Feed(None, None, reconnects=1).pause_s(refused) < 4
-    refused = Unavailable(503, {}, retry_after_s=3600)
-    assert Feed(None, None, reconnects=1).pause_s(refused) < 11
+    refusal = Unavailable(503, {}, retry_after_s=3)
+    assert 3 <= Feed(None, None, reconnects=1).pause_s(refusal) < 4
+    refusal = Unavailable(503, {}, retry_after_s=3600)
+    assert Feed(None, None, reconnects=1).pause_s(refusal) < 11
 
 
 @pytest.mark.parametrize("change", [[], {}, {**CHANGE, "time": "noon"}, {**CHANGE, "time": 1}])
-def test_what_is_no_change_is_an_error(change: object) -> None:
+def test_an_invalid_change_is_an_error(change: object) -> None:
     with pytest.raises(BrokenReply):
-        list(Feed(None, None, reconnects=1).receive(sent("p1", change)))
+        list(Feed(None, None, reconnects=1).receive(encode_event("p1", change)))

@@ -1,4 +1,4 @@
-"""Parts of the Python clients: problems, conditions, addresses, and what the two have in common."""
+"""Problems, conditions and addresses in the Python clients, and the methods that both have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_problem_of_the_service_has_an_exception(type_: ProblemType) -> No
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b"[" * 100_000, b'{"type": 1, "errors": 1}']
 )
-def test_a_refusal_that_is_no_problem_is_one(body: bytes) -> None:
+def test_a_refusal_without_a_problem_document_is_a_problem(body: bytes) -> None:
     assert problem_of(404, {}, body).status == 404
 
 
@@ -65,7 +65,7 @@ def test_many_conditions_are_one_list() -> None:
 
 
 @pytest.mark.parametrize("segment", ["", ".", ".."])
-def test_what_would_lead_elsewhere_is_no_id(segment: str) -> None:
+def test_an_id_that_would_change_the_path_is_refused(segment: str) -> None:
     with pytest.raises(ValueError, match="address"):
         path_of("products", segment)
 
@@ -79,7 +79,7 @@ def test_addresses_are_encoded() -> None:
         get("a", "b", fields=[])
 
 
-def test_a_preference_cannot_become_another() -> None:
+def test_a_value_cannot_inject_a_preference() -> None:
     freshness = Freshness(at_least='p", consistency="strong')
     assert freshness.headers == {
         "Prefer": 'at-least="p\\", consistency=\\"strong", handling=strict'
@@ -88,7 +88,7 @@ def test_a_preference_cannot_become_another() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {"a": 1j}])
-def test_what_has_no_json_is_not_sent(value: object) -> None:
+def test_a_value_without_json_is_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         encode_json(value)
 
@@ -97,7 +97,7 @@ def test_what_has_no_json_is_not_sent(value: object) -> None:
     ("blocking", "asynchronous"), [(Client, AsyncClient), (AdminClient, AsyncAdminClient)]
 )
 def test_both_clients_have_the_same_methods(blocking: type, asynchronous: type) -> None:
-    def public(client: type) -> dict[str, list[str]]:
+    def public_methods(client: type) -> dict[str, list[str]]:
         methods = inspect.getmembers(client, callable)
         return {
             name: list(inspect.signature(method).parameters)
@@ -105,4 +105,4 @@ def test_both_clients_have_the_same_methods(blocking: type, asynchronous: type) 
             if not name.startswith("_")
         }
 
-    assert public(blocking) == public(asynchronous)
+    assert public_methods(blocking) == public_methods(asynchronous)

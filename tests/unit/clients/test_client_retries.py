@@ -1,4 +1,4 @@
-"""Which requests the Python clients send again, and how often."""
+"""Which requests the Python clients retry, and how often."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from portolan_client import (
     Unreachable,
 )
 
-AT_ONCE = Retries(attempts=3, first_pause_s=0, longest_pause_s=5, key_in_use_s=4)
-DONE = httpx.Response(200, json={"id": "a"})
+RETRIES = Retries(attempts=3, first_pause_s=0, longest_pause_s=5, key_in_use_s=4)
+SUCCESS = httpx.Response(200, json={"id": "a"})
 ODD_KEY = '"sale" \\ 7'
 
 
@@ -36,7 +36,7 @@ def refusal(status: int, kind: str = "", **headers: str) -> httpx.Response:
 
 
 class Script:
-    """A service that answers, or fails, as it is written.
+    """A service that answers or fails as scripted.
 
     Attributes:
         keys: The Idempotency-Key of each request.
@@ -56,7 +56,7 @@ class Script:
     def client(self, **options: Any) -> Client:
         transport = httpx.MockTransport(self)
         return Client(
-            "http://portolan", "shop", transport=transport, **{"retries": AT_ONCE, **options}
+            "http://portolan", "shop", transport=transport, **{"retries": RETRIES, **options}
         )
 
 
@@ -72,18 +72,18 @@ class Script:
 @pytest.mark.parametrize(
     "write", [lambda c: c.put("t", "a", {}), lambda c: c.create("t", {}), lambda c: c.get("t", "a")]
 )
-def test_a_request_is_sent_again_under_its_key(
+def test_a_request_is_retried_under_its_key(
     failures: Sequence[Any], write: Callable[[Client], Any]
 ) -> None:
-    script = Script(*failures, DONE)
+    script = Script(*failures, SUCCESS)
     with script.client() as client:
         assert write(client).value == {"id": "a"}
     assert len(script.keys) == 3
     assert len(set(script.keys)) == 1
 
 
-def test_each_write_has_a_key_of_its_own() -> None:
-    script = Script(DONE, DONE)
+def test_each_write_has_its_own_key() -> None:
+    script = Script(SUCCESS, SUCCESS)
     with script.client() as client:
         client.put("t", "a", {})
         client.put("t", "a", {})
@@ -109,27 +109,29 @@ def test_each_write_has_a_key_of_its_own() -> None:
         (httpx.Response(302, headers={"location": "http://elsewhere"}), Problem),
     ],
 )
-async def test_what_would_not_help_is_not_sent_again(final: Any, error: type[Exception]) -> None:
-    assert await requests_until(error, final) == [1, 1]
+async def test_a_failure_that_a_retry_cannot_fix_is_not_retried(
+    final: Any, error: type[Exception]
+) -> None:
+    assert await count_requests(error, final) == [1, 1]
 
 
 @pytest.mark.parametrize(
     ("failure", "error"),
     [(httpx.ReadError, Unreachable), (refusal(503, retry_after="0"), Unavailable)],
 )
-async def test_attempts_end(failure: Any, error: type[Exception]) -> None:
-    assert await requests_until(error, *[failure] * 3) == [3, 3]
+async def test_attempts_are_limited(failure: Any, error: type[Exception]) -> None:
+    assert await count_requests(error, *[failure] * 3) == [3, 3]
 
 
-async def test_waits_for_a_key_end_and_are_no_attempts() -> None:
+async def test_waits_for_a_key_are_limited_and_do_not_count_as_attempts() -> None:
     in_use = refusal(409, "idempotency-key-in-use", retry_after="0")
     losses = [httpx.ReadError] * 2
     steps = [*losses, *[in_use] * 5]
-    assert await requests_until(IdempotencyKeyInUse, *steps) == [7, 7]
-    assert await requests_until(Unreachable, *[in_use] * 4, *losses, losses[0]) == [7, 7]
+    assert await count_requests(IdempotencyKeyInUse, *steps) == [7, 7]
+    assert await count_requests(Unreachable, *[in_use] * 4, *losses, losses[0]) == [7, 7]
 
 
-def test_with_one_attempt_nothing_is_sent_again() -> None:
+def test_with_one_attempt_nothing_is_retried() -> None:
     script = Script(refusal(409, "idempotency-key-in-use", retry_after="0"))
     with (
         script.client(retries=Retries(attempts=1)) as client,
@@ -145,14 +147,14 @@ def test_with_one_attempt_nothing_is_sent_again() -> None:
 )
 @pytest.mark.parametrize("key", [None, ODD_KEY])
 def test_an_error_has_the_key_of_its_write(failure: Any, key: str | None) -> None:
-    script = Script(failure, DONE)
+    script = Script(failure, SUCCESS)
     with script.client() as client:
         with pytest.raises(PortolanError) as failed:
             client.update("t", "a", {}, idempotency_key=key)
-        found = failed.value.idempotency_key
-        assert found is not None
-        assert key in {None, found}
-        client.update("t", "a", {}, idempotency_key=found)
+        error_key = failed.value.idempotency_key
+        assert error_key is not None
+        assert key in {None, error_key}
+        client.update("t", "a", {}, idempotency_key=error_key)
     assert len(set(script.keys)) == 1
 
 
@@ -162,28 +164,30 @@ def test_the_error_of_a_read_has_no_key() -> None:
     assert absent.value.idempotency_key is None
 
 
-async def requests_until(error: type[Exception], *steps: Any) -> list[int]:
-    """Update an object by each client, which raises an error, and count the requests of each."""
+async def count_requests(error: type[Exception], *steps: Any) -> list[int]:
+    """Update an object with each client, which raises an error; return their request counts."""
     blocking, asynchronous = Script(*steps), Script(*steps)
     with blocking.client() as client, pytest.raises(error):
         client.update("t", "a", {})
     transport = httpx.MockTransport(asynchronous)
-    async with AsyncClient("http://p", "shop", transport=transport, retries=AT_ONCE) as other:
+    async with AsyncClient(
+        "http://p", "shop", transport=transport, retries=RETRIES
+    ) as async_client:
         with pytest.raises(error):
-            await other.update("t", "a", {})
+            await async_client.update("t", "a", {})
     return [len(script.keys) for script in (blocking, asynchronous)]
 
 
-def test_what_has_no_key_is_sent_once() -> None:
+def test_a_request_without_a_key_is_sent_once() -> None:
     script = Script(refusal(503, retry_after="0"))
     transport = httpx.MockTransport(script)
-    admin = AdminClient("http://portolan", transport=transport, retries=AT_ONCE)
+    admin = AdminClient("http://portolan", transport=transport, retries=RETRIES)
     with admin, pytest.raises(Unavailable):
         admin.put_schema("shop", {})
     assert script.keys == [None]
 
 
-def test_a_problem_says_what_the_service_said() -> None:
+def test_a_problem_has_the_members_of_its_document() -> None:
     document = {
         "type": "/problems/too-many-requests",
         "detail": "slow down",
@@ -202,13 +206,13 @@ def test_a_problem_says_what_the_service_said() -> None:
 
 @pytest.mark.parametrize("credential", ["secret", lambda: "secret"])
 def test_a_credential_is_sent_and_not_shown(credential: Any) -> None:
-    seen: list[str | None] = []
+    authorizations: list[str | None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request.headers.get("authorization"))
+        authorizations.append(request.headers.get("authorization"))
         assert request.headers["user-agent"].startswith("portolan-client/")
         assert request.headers["x-request-id"] == "r1"
-        return DONE
+        return SUCCESS
 
     transport, headers = httpx.MockTransport(answer), {"X-Request-Id": "r1"}
     with Client(
@@ -216,4 +220,4 @@ def test_a_credential_is_sent_and_not_shown(credential: Any) -> None:
     ) as client:
         client.get("t", "a")
         assert "secret" not in repr(vars(client))
-    assert seen == ["Bearer secret"]
+    assert authorizations == ["Bearer secret"]

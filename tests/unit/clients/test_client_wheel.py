@@ -1,4 +1,4 @@
-"""The wheel of the Python client: it needs its dependencies, and nothing of the server."""
+"""The wheel of the Python client needs its dependencies, and nothing of the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(portolan_client.__file__, *sorted(name.partition(".")[0] for name in sys.m
 """
 
 
-def built(project: Path, folder: Path) -> Path:
+def build_wheel(project: Path, folder: Path) -> Path:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=project,
@@ -43,20 +43,22 @@ def built(project: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(PROJECT, tmp_path_factory.mktemp("client"))
+    return build_wheel(PROJECT, tmp_path_factory.mktemp("client"))
 
 
-def required(name: str, extra: str = "") -> set[str]:
-    """Return the distributions that one needs on this machine, itself included."""
+def required_distributions(name: str, extra: str = "") -> set[str]:
+    """Return the distributions that a distribution needs on this machine, including itself."""
     requirements = [Requirement(line) for line in distribution(name).requires or ()]
-    needed = [
-        each for each in requirements if not each.marker or each.marker.evaluate({"extra": extra})
+    applicable = [
+        requirement
+        for requirement in requirements
+        if not requirement.marker or requirement.marker.evaluate({"extra": extra})
     ]
-    return {name}.union(*(required(each.name) for each in needed))
+    return {name}.union(*(required_distributions(requirement.name) for requirement in applicable))
 
 
 def link_installed(names: set[str], folder: Path) -> None:
-    """Link what these distributions have installed into a folder of their own."""
+    """Link the installed files of distributions into a separate folder."""
     for name in names:
         for file in distribution(name).files or ():
             top = file.parts[0]
@@ -72,34 +74,34 @@ def test_the_wheel_is_the_package_and_its_licence(wheel: Path) -> None:
     sources = {
         path.relative_to(PROJECT).as_posix() for path in PROJECT.rglob("portolan_client/*.py")
     }
-    packed = {name for name in names if ".dist-info/" not in name}
-    assert packed == {*sources, "portolan_client/py.typed"}
+    files = {name for name in names if ".dist-info/" not in name}
+    assert files == {*sources, "portolan_client/py.typed"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    needed = {Requirement(line).name for line in metadata.get_all("Requires-Dist", [])}
-    assert (metadata["Name"], needed) == ("portolan-client", {"httpx", "sniffio"})
+    dependencies = {Requirement(line).name for line in metadata.get_all("Requires-Dist", [])}
+    assert (metadata["Name"], dependencies) == ("portolan-client", {"httpx", "sniffio"})
 
 
-def test_it_runs_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:
-    """Without the folder of the environment's packages, which has this repository on its path."""
-    installed = tmp_path / "installed"
-    installed.mkdir()
-    link_installed(required("httpx"), installed)
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", PROGRAM, str(wheel), str(installed)],
+def test_it_runs_with_only_its_dependencies_installed(wheel: Path, tmp_path: Path) -> None:
+    """The environment's own packages are left out: they put this repository on the path."""
+    site_packages = tmp_path / "installed"
+    site_packages.mkdir()
+    link_installed(required_distributions("httpx"), site_packages)
+    process = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PROGRAM, str(wheel), str(site_packages)],
         cwd=tmp_path,
         check=False,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    file, *modules = done.stdout.split()
+    assert process.returncode == 0, process.stderr
+    file, *modules = process.stdout.split()
     assert file.startswith(str(wheel))
     assert {"portolan_client", "httpx"} <= set(modules)
     assert not set(modules) & {*SERVER, "orjson", "pydantic"}
 
 
 def test_the_server_is_installed_without_the_client(tmp_path: Path) -> None:
-    with zipfile.ZipFile(built(ROOT, tmp_path)) as archive:
+    with zipfile.ZipFile(build_wheel(ROOT, tmp_path)) as archive:
         assert not [
             name for name in archive.namelist() if re.match(r"clients/|portolan_client/", name)
         ]

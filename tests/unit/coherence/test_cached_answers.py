@@ -1,4 +1,4 @@
-"""The cache headers of an answer with a TTL, and when it is too late to be cached."""
+"""The cache headers of an answer with a TTL, and when it is too late to cache it."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ NOW_US = int(EPOCH_S) * 1_000_000
 
 
 def headers_after(elapsed_s: float, ttl_us: int) -> dict[bytes, bytes]:
-    """Return the fields of an answer that leaves so long after its grant was requested."""
-    clock, nothing = HandClock(), _nothing()
-    reads = CachedReads(nothing, nothing, nothing, nothing, ANSWER_S, clock, nothing, lambda: None)
+    """Return the fields of an answer sent `elapsed_s` after its grant was requested."""
+    clock, unused = HandClock(), _unused()
+    reads = CachedReads(unused, unused, unused, unused, ANSWER_S, clock, unused, lambda: None)
     keys = {"main": "articles/a#main"}
     grant = CacheGrant(NOW_US, ttl_us)
-    granted = ReadGrant(Partition("news", "articles"), keys, "public", grant, clock.monotonic())
+    read_grant = ReadGrant(Partition("news", "articles"), keys, "public", grant, clock.monotonic())
     clock.elapsed_s += elapsed_s
-    return dict(reads.cache_headers(granted))
+    return dict(reads.cache_headers(read_grant))
 
 
-def _nothing() -> Any:
+def _unused() -> Any:
     return None
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "kept"), [(0.0, True), (ANSWER_S, True), (ANSWER_S + 0.001, False)]
+    ("elapsed_s", "cacheable"), [(0.0, True), (ANSWER_S, True), (ANSWER_S + 0.001, False)]
 )
 def test_a_response_sent_after_its_share_of_the_margin_is_not_cacheable(
-    elapsed_s: float, kept: bool
+    elapsed_s: float, cacheable: bool
 ) -> None:
-    """Copies of it could outlive what the sketch noted of them (docs/protocol.md, "Reading")."""
+    """Copies could outlive their expiry in the sketch (docs/protocol.md, "Reading")."""
     fields = headers_after(elapsed_s, 60_000_000)
-    assert (fields != dict([NO_STORE])) is kept
+    assert (fields != dict([NO_STORE])) is cacheable
 
 
 @pytest.mark.parametrize(("ttl_us", "seconds"), [(1_999_999, 1), (2_000_000, 2), (999_999, 0)])

@@ -21,16 +21,21 @@ def layout(
     generation: str = "news_1/articles_1",
     **stored: str | None,
 ) -> dict[str, Any]:
-    """Return a layout whose fields have their names, but for those that are `stored` by others."""
+    """Return a layout; `stored` are the stored names of fields, by default the fields' own."""
     names = sorted({"main", *groups.values()})
-    shown = {"groups": groups, "object_groups": names, "visibility": visibility, "schema": schema}
-    shown["generation"] = generation
-    return {**shown, "names": stored or {name: name for name in groups}}
+    document = {
+        "groups": groups,
+        "object_groups": names,
+        "visibility": visibility,
+        "schema": schema,
+    }
+    document["generation"] = generation
+    return {**document, "names": stored or {name: name for name in groups}}
 
 
-def keys(groups: Groups, shown: str | None) -> set[str]:
-    """The groups that a resource is reported and tested by: a field, or the whole object."""
-    return {"main", *groups.values()} if shown is None else {groups[shown]}
+def keys(groups: Groups, field: str | None) -> set[str]:
+    """Return the groups under which a field, or the whole object, is reported and tested."""
+    return {"main", *groups.values()} if field is None else {groups[field]}
 
 
 @pytest.mark.parametrize(
@@ -58,13 +63,13 @@ def test_a_class_is_invalidated_only_where_copies_could_be_missed(
 
 
 @given(st.lists(layouts, min_size=2, max_size=6))
-def test_a_write_covers_a_key_of_every_copy_that_shows_what_it_changed(all_: list[Groups]) -> None:
-    """Whatever happened in between: copies stay while layouts come and go."""
-    known, copies = layout(all_[0]), [all_[0]]
-    for groups in all_[1:]:
-        known, invalidates = merge_layouts(known, layout(groups))
+def test_a_write_covers_a_key_of_every_copy_with_the_changed_field(history: list[Groups]) -> None:
+    """Copies outlive any number of layouts."""
+    merged, copies = layout(history[0]), [history[0]]
+    for groups in history[1:]:
+        merged, invalidates = merge_layouts(merged, layout(groups))
         copies = [groups] if invalidates else [*copies, groups]
-        for name, written in groups.items():
-            for under in copies:
-                assert written in keys(under, None)
-                assert name not in under or written in keys(under, name)
+        for name, group in groups.items():
+            for copy in copies:
+                assert group in keys(copy, None)
+                assert name not in copy or group in keys(copy, name)

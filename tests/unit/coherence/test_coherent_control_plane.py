@@ -1,4 +1,4 @@
-"""The control plane that keeps caches coherent: its calls of the sketch when schemas change."""
+"""The coherent control plane: its calls of the sketch when schemas change."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_schema_is_set_while_the_sketch_is_away(world: World) -> None:
     await world.control.delete_schema("news")
 
 
-async def test_the_hook_of_the_caller_runs_before_the_change_too(world: World) -> None:
+async def test_the_hook_of_the_caller_runs_before_the_change(world: World) -> None:
     names: list[str] = []
 
     async def before(classes: Any) -> None:

@@ -53,19 +53,19 @@ class World:
         self.leases = CachedLeases(cast("Any", self.sketch), self.clock)
         self.leases.start()
 
-    async def written(self, key: str, token: str = "t") -> None:
+    async def write_first(self, key: str, token: str = "t") -> None:
         """Write for the first time, and cache the lease."""
         self.leases.cache(PARTITION, key, WriteToken(token), ROUTE, self.clock.elapsed_s)
         assert await self.leases.finish(WriteToken(token))
 
-    async def after(self, seconds: float) -> list[str]:
-        """Let time pass, and run the periodic task; return the leases that it ended."""
+    async def advance(self, seconds: float) -> list[str]:
+        """Advance the time, run the periodic task and return the leases that it ended."""
         self.clock.elapsed_s += seconds
         before = len(self.sketch.ended)
         await self.leases.release_due()
         return self.sketch.ended[before:]
 
-    async def refused(self, partition: Partition, key: str) -> None:
+    async def receive_contention(self, partition: Partition, key: str) -> None:
         """Receive the notification of a read through another replica."""
         self.sketch.contention = partition, key
         await self.leases.listen()
@@ -80,7 +80,7 @@ def world() -> World:
 
 
 async def test_further_writes_use_the_token_of_the_first(world: World) -> None:
-    await world.written("k")
+    await world.write_first("k")
     assert world.leases.acquire(PARTITION, "k", ROUTE) == WriteToken("t")
     assert not world.is_reused("another")
     assert world.leases.acquire(Partition("news", "authors"), "k", ROUTE) is None
@@ -90,44 +90,44 @@ async def test_further_writes_use_the_token_of_the_first(world: World) -> None:
 
 
 async def test_a_lease_is_released_a_moment_after_its_last_write(world: World) -> None:
-    await world.written("k")
-    assert await world.after(1.9) == []
+    await world.write_first("k")
+    assert await world.advance(1.9) == []
     assert world.is_reused()
     await world.leases.finish(WriteToken("t"))
-    assert await world.after(1.9) == []
-    assert await world.after(0.2) == ["t"]
+    assert await world.advance(1.9) == []
+    assert await world.advance(0.2) == ["t"]
     assert not world.is_reused()
 
 
 async def test_the_more_leases_there_are_the_sooner_idle_ones_are_released(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that there is room for others, where most is written once."""
+    """It makes room for other leases where most keys are written once."""
     monkeypatch.setattr(cached_leases, "MAX_LEASES", 8)
     for number in range(4):
-        await world.written(f"k{number}", str(number))
-    assert await world.after(1.5) == []
+        await world.write_first(f"k{number}", str(number))
+    assert await world.advance(1.5) == []
     for number in range(4, 8):
-        await world.written(f"k{number}", str(number))
-    assert len(await world.after(0.0)) == 8
+        await world.write_first(f"k{number}", str(number))
+    assert len(await world.advance(0.0)) == 8
 
 
 async def test_a_lease_that_is_used_all_the_time_is_released_when_it_is_old(world: World) -> None:
-    await world.written("k")
+    await world.write_first("k")
     for _ in range(4):
         assert world.is_reused()
-        assert await world.after(1.1) == []
+        assert await world.advance(1.1) == []
         await world.leases.finish(WriteToken("t"))
     assert world.is_reused()
-    assert await world.after(0.5) == [], "a write is under way"
+    assert await world.advance(0.5) == [], "a write is under way"
     assert not world.is_reused()
     await world.leases.finish(WriteToken("t"))
     assert world.sketch.ended == ["t"]
 
 
 async def test_a_cached_lease_takes_no_write_long_before_it_ends(world: World) -> None:
-    """Even if nothing has released it: the periodic task may be late."""
-    await world.written("k")
+    """It does so even before its release, because the periodic task can be late."""
+    await world.write_first("k")
     world.clock.elapsed_s += 5.9
     assert world.is_reused()
     world.clock.elapsed_s += 0.2
@@ -140,7 +140,7 @@ async def test_a_lease_is_reused_for_a_small_share_of_its_time(
 ) -> None:
     monkeypatch.setattr(RecordingSketch, "limits", SketchLimits(lease_s=lease_s))
     world = World()
-    await world.written("k")
+    await world.write_first("k")
     world.clock.elapsed_s += usable_s - 0.01
     assert world.is_reused()
     world.clock.elapsed_s += 0.02
@@ -149,7 +149,7 @@ async def test_a_lease_is_reused_for_a_small_share_of_its_time(
 
 async def test_the_age_of_a_lease_counts_from_before_the_sketch_was_called(world: World) -> None:
     world.leases.cache(PARTITION, "k", WriteToken("t"), ROUTE, world.clock.elapsed_s - 6.0)
-    assert not await world.leases.finish(WriteToken("t")), "its beginning took too long"
+    assert not await world.leases.finish(WriteToken("t")), "it took too long to start"
     world.leases.cache(PARTITION, "k", WriteToken("u"), ROUTE, world.clock.elapsed_s - 5.5)
     world.clock.elapsed_s += 0.6
     assert not world.is_reused()
@@ -168,14 +168,14 @@ async def test_the_age_of_a_lease_counts_from_before_the_call_of_the_sketch(worl
         "layouts": SimpleNamespace(adopt=adopt, adopted=lambda _: ROUTE),
         "queries": SimpleNamespace(sequence=lambda _: 0),
     }
-    nothing: Any = None
+    unused: Any = None
     guard = SketchGuard(
         stubs["sketch"],
-        nothing,
+        unused,
         stubs["queries"],
         stubs["layouts"],
         world.leases,
-        nothing,
+        unused,
         world.clock,
     )
     key = CacheKey(PARTITION.class_name, "a", "main")
@@ -186,17 +186,17 @@ async def test_the_age_of_a_lease_counts_from_before_the_call_of_the_sketch(worl
 
 
 async def test_under_another_layout_a_lease_takes_no_write(world: World) -> None:
-    await world.written("k")
+    await world.write_first("k")
     assert world.leases.acquire(PARTITION, "k", object()) is None
     assert not world.is_reused()
-    assert await world.after(0.0) == ["t"]
+    assert await world.advance(0.0) == ["t"]
 
 
 async def test_a_write_of_unknown_outcome_is_left_to_recovery(world: World) -> None:
-    await world.written("k")
+    await world.write_first("k")
     assert world.is_reused()
-    assert await world.after(29.9) == []
-    assert await world.after(0.2) == []
+    assert await world.advance(29.9) == []
+    assert await world.advance(0.2) == []
     assert not await world.leases.finish(WriteToken("t")), "it is forgotten"
     assert world.sketch.ended == []
 
@@ -204,19 +204,19 @@ async def test_a_write_of_unknown_outcome_is_left_to_recovery(world: World) -> N
 async def test_a_reader_releases_the_lease_of_its_key_and_none_is_cached_for_a_while(
     world: World,
 ) -> None:
-    await world.written("k")
-    await world.written("other", "o")
+    await world.write_first("k")
+    await world.write_first("other", "o")
     await world.leases.release(PARTITION, ["some", "k"])
     assert world.sketch.ended == ["t"]
     world.leases.cache(PARTITION, "k", WriteToken("u"), ROUTE, world.clock.elapsed_s)
     assert not await world.leases.finish(WriteToken("u"))
     assert world.is_reused("other")
     world.clock.elapsed_s += 10.1
-    await world.written("k", "v")
+    await world.write_first("k", "v")
 
 
 async def test_a_lease_in_use_is_released_with_its_last_write(world: World) -> None:
-    await world.written("k")
+    await world.write_first("k")
     assert world.is_reused()
     assert world.is_reused()
     await world.leases.release(PARTITION, ["k"])
@@ -229,7 +229,7 @@ async def test_a_lease_in_use_is_released_with_its_last_write(world: World) -> N
 
 async def test_the_request_of_a_result_releases_all_leases_of_the_class(world: World) -> None:
     for number in range(3):
-        await world.written(f"k{number}", str(number))
+        await world.write_first(f"k{number}", str(number))
     await world.leases.release_class(Partition("news", "authors"))
     assert world.sketch.ended == []
     await world.leases.release_class(PARTITION)
@@ -238,16 +238,16 @@ async def test_the_request_of_a_result_releases_all_leases_of_the_class(world: W
 
 async def test_a_contended_key_is_avoided(world: World) -> None:
     world.sketch.answer = EndResult.CONTENDED
-    await world.written("k")
-    assert await world.after(2.1) == ["t"]
+    await world.write_first("k")
+    assert await world.advance(2.1) == ["t"]
     world.leases.cache(PARTITION, "k", WriteToken("u"), ROUTE, world.clock.elapsed_s)
     assert not world.is_reused()
 
 
 async def test_on_contention_the_lease_of_the_key_is_released(world: World) -> None:
-    await world.written("k")
-    await world.written("other", "o")
-    await world.refused(PARTITION, "k")
+    await world.write_first("k")
+    await world.write_first("other", "o")
+    await world.receive_contention(PARTITION, "k")
     assert world.sketch.ended == ["t"]
     assert not world.is_reused()
     assert world.is_reused("other")
@@ -255,7 +255,7 @@ async def test_on_contention_the_lease_of_the_key_is_released(world: World) -> N
 
 async def test_on_contention_a_lease_that_is_not_known_yet_is_not_cached(world: World) -> None:
     """The notification may arrive before the write has started here."""
-    await world.refused(PARTITION, "k")
+    await world.receive_contention(PARTITION, "k")
     world.leases.cache(PARTITION, "k", WriteToken("t"), ROUTE, world.clock.elapsed_s)
     assert not await world.leases.finish(WriteToken("t"))
 
@@ -263,28 +263,28 @@ async def test_on_contention_a_lease_that_is_not_known_yet_is_not_cached(world: 
 async def test_on_contention_for_a_result_all_leases_of_the_class_are_released(
     world: World,
 ) -> None:
-    await world.written("k")
-    await world.refused(Partition("news", "authors"), "")
+    await world.write_first("k")
+    await world.receive_contention(Partition("news", "authors"), "")
     assert world.is_reused()
     await world.leases.finish(WriteToken("t"))
-    await world.refused(PARTITION, "")
+    await world.receive_contention(PARTITION, "")
     assert world.sketch.ended == ["t"]
-    await world.written("k", "u")
+    await world.write_first("k", "u")
 
 
 async def test_a_release_that_failed_is_retried(world: World) -> None:
-    await world.written("k")
+    await world.write_first("k")
     world.sketch.answer = SketchUnavailable()
-    assert await world.after(2.1) == []
+    assert await world.advance(2.1) == []
     assert not world.is_reused()
     world.sketch.answer = EndResult.DONE
-    assert await world.after(0.1) == ["t"]
-    assert await world.after(0.1) == []
+    assert await world.advance(0.1) == ["t"]
+    assert await world.advance(0.1) == []
 
 
 async def test_a_replica_that_stops_leaves_no_leases(world: World) -> None:
     for number in range(250):
-        await world.written(f"k{number}", str(number))
+        await world.write_first(f"k{number}", str(number))
     assert world.is_reused("k7")
     await world.leases.stop()
     assert len(world.sketch.ended) == 249
@@ -307,10 +307,10 @@ async def test_the_number_of_cached_leases_is_bounded(
     monkeypatch.setattr(cached_leases, "MAX_LEASES", 3)
     monkeypatch.setattr(cached_leases, "MAX_AVOIDED", 2)
     for number in range(3):
-        await world.written(f"k{number}", str(number))
+        await world.write_first(f"k{number}", str(number))
     world.leases.cache(PARTITION, "k3", WriteToken("3"), ROUTE, world.clock.elapsed_s)
     assert not await world.leases.finish(WriteToken("3"))
     await world.leases.release(PARTITION, ["k0", "k1", "k2"])
-    await world.written("k0", "one that was avoided first is forgotten first")
+    await world.write_first("k0", "the key avoided first is forgotten first")
     world.leases.cache(PARTITION, "k2", WriteToken("2"), ROUTE, world.clock.elapsed_s)
     assert not world.is_reused("k2")

@@ -34,8 +34,8 @@ def test_a_position_is_safe_in_an_address_and_survives_encoding(id_: str) -> Non
         "news/articles/a#main:\u0661",
     ],
 )
-def test_a_text_that_is_no_position_is_refused(text: str) -> None:
-    """If digits could belong to one version or to two, some of these would take for ever."""
+def test_a_malformed_position_is_refused(text: str) -> None:
+    """With an ambiguous pattern of versions, backtracking would make some of these endless."""
     position = urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
     with pytest.raises(HttpError) as caught:
         parse_position(position, "news")

@@ -1,4 +1,4 @@
-"""The OpenAPI document of a database: valid, complete, and no more than its reader may know."""
+"""The OpenAPI document of a database is valid, complete, and limited to the reader's classes."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_the_document_is_valid() -> None:
         jsonschema_rs.meta.validate(schema)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in references_of(DOCUMENT):
         _, _, kind, name = reference.split("/")
         assert name in DOCUMENT["components"][kind], reference
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_operation_ids_are_unique() -> None:
     names = [
         operation["operationId"]
         for path in DOCUMENT["paths"].values()
@@ -69,13 +69,13 @@ def test_operations_have_names_of_their_own() -> None:
 
 
 def test_the_routes_are_those_of_the_data_api() -> None:
-    def of(class_name: str) -> set[str]:
+    def paths_of(class_name: str) -> set[str]:
         ids = ("id", "run", "flow", "view", "query", "stream", "ticket")
-        kept = {name: f"{{{name}}}" for name in ids}
-        named = {"database": "shop", "class": class_name, **kept}
-        return {path.format_map(named) for path in data_paths()}
+        placeholders = {name: f"{{{name}}}" for name in ids}
+        values = {"database": "shop", "class": class_name, **placeholders}
+        return {path.format_map(values) for path in data_paths()}
 
-    assert set(DOCUMENT["paths"]) == of("products") | of("makers")
+    assert set(DOCUMENT["paths"]) == paths_of("products") | paths_of("makers")
 
 
 def test_a_field_is_described_with_its_constraints() -> None:
@@ -106,12 +106,12 @@ def test_a_field_is_described_with_its_constraints() -> None:
     assert fields["updated"]["readOnly"] is True
 
 
-def test_what_is_written_is_described_as_it_has_to_be() -> None:
+def test_bodies_of_writes_are_described() -> None:
     assert SCHEMAS["products.new"]["required"] == ["name"]
-    for end in ("new", "patch", "operators"):
-        described = SCHEMAS[f"products.{end}"]
-        assert not described["additionalProperties"]
-        assert "updated" not in described["properties"]
+    for suffix in ("new", "patch", "operators"):
+        schema = SCHEMAS[f"products.{suffix}"]
+        assert not schema["additionalProperties"]
+        assert "updated" not in schema["properties"]
     patch = SCHEMAS["products.patch"]["properties"]
     assert patch["name"]["type"] == "string"  # it is required: null cannot remove it
     assert patch["names"]["additionalProperties"]["type"] == ["string", "null"]
@@ -124,18 +124,18 @@ def test_the_owner_of_a_new_object_need_not_be_named() -> None:
     schema = parse_schema("shop", {"classes": {"notes": {"owner_field": "by", "fields": fields}}})
     schemas = database_document("shop", [schema.classes["notes"]])["components"]["schemas"]
     assert "required" not in schemas["notes.new"]
-    described = schemas["notes.new"]["properties"]["by"]
-    assert described["description"] == "Unless given, the subject of the creator."
+    owner = schemas["notes.new"]["properties"]["by"]
+    assert owner["description"] == "Unless given, the subject of the creator."
 
 
 def test_conditions_on_indexed_fields_are_parameters() -> None:
     conditions = DOCUMENT["components"]["parameters"]["products.conditions"]["schema"]["properties"]
     ranges = {"lt", "le", "gt", "ge", "in", "between"}
-    both = ("name", "kin")
-    names = {*both, *(f"{name}.{operator}" for name in both for operator in ranges)}
-    # A parameter of this name is none: the condition is spelled out.
-    named = {"order.eq", *(f"order.{operator}" for operator in ranges)}
-    assert set(conditions) == names | named | {"rivals.contains"}
+    fields = ("name", "kin")
+    names = {*fields, *(f"{name}.{operator}" for name in fields for operator in ranges)}
+    # `order` is a parameter already, so equality is written as `order.eq`.
+    order_conditions = {"order.eq", *(f"order.{operator}" for operator in ranges)}
+    assert set(conditions) == names | order_conditions | {"rivals.contains"}
 
 
 def test_a_class_that_is_not_shown_is_not_named() -> None:
@@ -157,15 +157,17 @@ def test_a_class_that_is_not_shown_is_not_named() -> None:
         (r"\Aa\z", False),
         (r"[[:alpha:]]", False),
         (r"\s", False),  # ECMAScript counts more characters
-        (r"[\w-.]", False),  # a range without a beginning, to ECMAScript
+        (r"[\w-.]", False),  # a range without a start in ECMAScript
         ("a]", False),
         ("a{", False),
-        # A bracket that could be read in two ways would make 2 to the power of 200 of these.
+        # If brackets were ambiguous, the parser would try 2 to the power of 200 readings.
         ("[^a]" * 200 + r"\z", False),
         ("[^a]" * 200, True),
     ],
 )
-def test_a_pattern_is_stated_where_all_read_it_alike(pattern: str, is_shared: bool) -> None:
+def test_a_pattern_is_stated_if_it_means_the_same_in_ecmascript(
+    pattern: str, is_shared: bool
+) -> None:
     fields = {"f": {"type": "string", "pattern": pattern}}
     schema = parse_schema("shop", {"classes": {"c": {"fields": fields}}})
     document = database_document("shop", [schema.classes["c"]])
@@ -179,7 +181,7 @@ def test_conditions_that_any_kind_of_index_serves_are_parameters() -> None:
     fields = {"kind": {"type": "string"}, "rank": {"type": "integer"}, "tags": tags}
     class_ = {"fields": fields, "indexes": [{"fields": ["kind", "rank"]}]}
     schema = parse_schema("shop", {"classes": {"notes": class_}}).classes["notes"]
-    described = conditions(schema)["schema"]["properties"]
-    assert {name.partition(".")[0] for name in described} == {"kind", "tags"}
-    assert described["tags.contains"]["type"] == "integer"
-    assert "kind.ge" in described
+    properties = conditions(schema)["schema"]["properties"]
+    assert {name.partition(".")[0] for name in properties} == {"kind", "tags"}
+    assert properties["tags.contains"]["type"] == "integer"
+    assert "kind.ge" in properties

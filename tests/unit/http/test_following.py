@@ -1,4 +1,4 @@
-"""What a client follows: where it resumes, and how many may follow at a time."""
+"""Event streams: where a client resumes, and how many clients can follow at a time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ async def _never() -> dict[str, object]:
 REQUEST = Request({"method": "GET", "raw_path": b"/x", "query_string": b"", "headers": []}, _never)
 
 
-async def _nothing(position: int, _limit: int, _wait_s: float) -> Page[int]:
+async def _read_nothing(position: int, _limit: int, _wait_s: float) -> Page[int]:
     return Page([], position, is_last=True)
 
 
-FOLLOWED = EventFeed("number", ("numbers", "position"), _nothing)
+FEED = EventFeed("number", ("numbers", "position"), _read_nothing)
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ FOLLOWED = EventFeed("number", ("numbers", "position"), _nothing)
 async def test_a_stream_begins_with_the_position_to_resume_from(
     items: list[Item], events: bytes
 ) -> None:
-    followed = Followers().follow(REQUEST, FOLLOWED, Page(items, 4, is_last=True))
-    assert [chunk async for chunk in followed] == [events + b"id: 4\n\n"]
+    stream = Followers().follow(REQUEST, FEED, Page(items, 4, is_last=True))
+    assert [chunk async for chunk in stream] == [events + b"id: 4\n\n"]
 
 
-async def test_so_many_follow_events_of_a_kind_at_a_time() -> None:
+async def test_the_number_of_followers_of_a_kind_is_limited() -> None:
     followers, page = Followers(), Page[int]([], 0, is_last=True)
-    other = EventFeed("letter", ("letters", "position"), _nothing)
-    with ExitStack() as present:
+    other = EventFeed("letter", ("letters", "position"), _read_nothing)
+    with ExitStack() as stack:
         for _ in range(200):
-            present.enter_context(followers.counted("number"))
+            stack.enter_context(followers.counted("number"))
         with pytest.raises(Unavailable, match="Too many clients follow events of the kind number"):
-            followers.follow(REQUEST, FOLLOWED, page)
+            followers.follow(REQUEST, FEED, page)
         assert [chunk async for chunk in followers.follow(REQUEST, other, page)]
-    assert [chunk async for chunk in followers.follow(REQUEST, FOLLOWED, page)]
+    assert [chunk async for chunk in followers.follow(REQUEST, FEED, page)]

@@ -1,4 +1,4 @@
-"""Process-wide caches of what requests contain keep nothing long for their senders."""
+"""Process-wide caches of texts in requests keep no long text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.http.negotiation import JSON, accepts_by_name, check_accept, media_type
 from app.http.prefer import parse_prefer
 from app.http.problems import HttpError
 
-LENGTH, TIMES = 60_000, 50
+LENGTH, REQUESTS = 60_000, 50
 
 
 def table() -> RouteTable:
@@ -39,22 +39,22 @@ TABLE = table()
     ],
     ids=["type", "accept", "named", "encoding", "prefer", "database", "class"],
 )
-def test_nothing_long_is_kept(read: Callable[[str], object]) -> None:
+def test_no_long_text_is_cached(read: Callable[[str], object]) -> None:
     tracemalloc.start()
     try:
-        for number in range(TIMES):
+        for number in range(REQUESTS):
             try:
                 read(f"a{number}".ljust(LENGTH, "x"))
             except HttpError:
                 continue
-        kept, _ = tracemalloc.get_traced_memory()
+        allocated, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < LENGTH * TIMES / 10
+    assert allocated < LENGTH * REQUESTS / 10
 
 
 def test_escaped_names_of_any_length_are_found() -> None:
-    """The longest name there can be, with every letter escaped, and one that is beyond it."""
+    """A name of the maximum length and a longer one, with every letter escaped."""
     for name in ("n" * 63, "n" * 300):
         escaped = "".join(f"%{ord(letter):x}" for letter in name)
         for _ in range(2):

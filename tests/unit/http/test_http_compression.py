@@ -1,4 +1,4 @@
-"""What the middleware of the admin port compresses, and what it leaves alone."""
+"""Which responses the admin port's middleware compresses."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def encoded(client: httpx.AsyncClient, path: str, **options: Any) -> bool:
-    """Whether a response is compressed; checks that it can be read in any case."""
+async def is_encoded(client: httpx.AsyncClient, path: str, **options: Any) -> bool:
+    """Return whether a response is compressed; check that it is complete in any case."""
     method, headers = options.pop("method", "GET"), GZIP | options.pop("headers", {})
     async with client.stream(method, path, headers=headers, **options) as answer:
         body = b"".join([chunk async for chunk in answer.aiter_raw()])
@@ -86,29 +86,29 @@ async def encoded(client: httpx.AsyncClient, path: str, **options: Any) -> bool:
     ],
 )
 async def test_media_types(http: httpx.AsyncClient, type_: str, is_compressed: bool) -> None:
-    assert await encoded(http, "/", params={"type_": type_}) is is_compressed
+    assert await is_encoded(http, "/", params={"type_": type_}) is is_compressed
 
 
-async def test_events_keep_their_own_pace(http: httpx.AsyncClient) -> None:
-    assert not await encoded(http, "/", params={"type_": "text/event-stream"})
-    assert not await encoded(http, "/stream")
+async def test_event_streams_are_not_compressed(http: httpx.AsyncClient) -> None:
+    assert not await is_encoded(http, "/", params={"type_": "text/event-stream"})
+    assert not await is_encoded(http, "/stream")
 
 
-async def test_what_is_coded_or_short_stays_as_it_is(http: httpx.AsyncClient) -> None:
+async def test_encoded_or_short_responses_are_not_compressed(http: httpx.AsyncClient) -> None:
     headers = {"accept-encoding": "gzip"}
     async with http.stream("GET", "/", params={"coding": "br"}, headers=headers) as answer:
         assert answer.headers["content-encoding"] == "br"
-    assert not await encoded(http, "/short")
-    assert not await encoded(http, "/", headers={"accept-encoding": "identity"})
+    assert not await is_encoded(http, "/short")
+    assert not await is_encoded(http, "/", headers={"accept-encoding": "identity"})
 
 
 @pytest.mark.parametrize(
-    ("vary", "answered"),
+    ("vary", "expected"),
     [(None, "Accept-Encoding"), ("Cookie", "Accept-Encoding, Cookie")],
 )
-async def test_vary_is_one_line(http: httpx.AsyncClient, vary: str | None, answered: str) -> None:
+async def test_vary_is_one_line(http: httpx.AsyncClient, vary: str | None, expected: str) -> None:
     answer = await http.get("/", params={} if vary is None else {"vary": vary})
-    assert answer.headers.get_list("vary") == [answered]
+    assert answer.headers.get_list("vary") == [expected]
     plain = await http.get("/short", headers={"accept-encoding": "identity"})
     assert plain.headers.get_list("vary") == ["Accept-Encoding"]
 
@@ -125,15 +125,15 @@ async def test_vary_is_one_line(http: httpx.AsyncClient, vary: str | None, answe
         ("POST", "same-origin", False),
     ],
 )
-async def test_no_other_site_has_a_secret_compressed_with_words_of_its_own(
+async def test_only_reads_of_the_same_origin_are_compressed(
     http: httpx.AsyncClient, method: str, site: str | None, is_compressed: bool
 ) -> None:
     headers = {} if site is None else {"sec-fetch-site": site}
-    assert await encoded(http, "/", method=method, headers=headers) is is_compressed
+    assert await is_encoded(http, "/", method=method, headers=headers) is is_compressed
 
 
 @pytest.mark.parametrize("compresses", [True, False])
-async def test_the_admin_port_compresses_if_it_is_to(compresses: bool) -> None:
+async def test_compression_of_the_admin_port_can_be_switched_off(compresses: bool) -> None:
     app = create_admin_app(Mock(), CollectorRegistry(), AdminContext(compresses=compresses))
     async with client_of(app) as client:
         for path in ("/openapi.json", "/docs", app.state.site.assets.address("portolan.css")):

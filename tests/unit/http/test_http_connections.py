@@ -1,4 +1,4 @@
-"""Sweeps over connections: those that wait for too long are ended, and no others."""
+"""Sweeps end exactly the connections that have waited for too long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIMITS = PortLimits(**SECONDS, connections=3, per_peer=2)
 
 
 class Waiting:
-    """A connection that waits as the test sets."""
+    """A connection whose wait the test sets."""
 
     def __init__(self, awaits: Awaited | None = None) -> None:
         self.awaits = awaits
@@ -35,7 +35,7 @@ def test_a_connection_without_progress_is_ended_after_its_timeout(wait: Wait) ->
     assert connection.timed_out == [wait]
 
 
-def test_progress_and_own_pauses_restart_the_timeout() -> None:
+def test_progress_and_pauses_of_the_server_restart_the_timeout() -> None:
     port, slow, paused = Connections(LIMITS), Waiting(), Waiting()
     assert port.admit(slow, "a")
     assert port.admit(paused, "b")
@@ -62,10 +62,10 @@ def test_connections_are_counted_until_they_leave() -> None:
     first, second, third, fourth = (Waiting() for _ in range(4))
     assert port.admit(first, "a")
     assert port.admit(second, "a")
-    assert not port.admit(third, "a"), "of one address there are two"
+    assert not port.admit(third, "a"), "an address has two at most"
     assert port.admit(third, "b")
-    assert not port.admit(fourth, "c"), "there are three"
+    assert not port.admit(fourth, "c"), "the port has three at most"
     port.leave(fourth)
-    assert not port.admit(fourth, "c"), "one that was not admitted frees nothing"
+    assert not port.admit(fourth, "c"), "a refused connection frees nothing"
     port.leave(first)
     assert port.admit(fourth, "a")

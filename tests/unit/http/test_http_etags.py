@@ -1,4 +1,4 @@
-"""Entity tags: what is printed is read back, and nothing else is."""
+"""Entity tags: every formatted tag is parsed, and no other text is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefer, Accept, Content-Type, Idempotency-Key and CORS: one header field after the other."""
+"""The header fields Prefer, Accept, Content-Type and Idempotency-Key, and CORS."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ def test_preferences(value: str, minimal: bool, applied: str) -> None:
     assert (preferences.minimal, preferences.applied) == (minimal, applied)
 
 
-def test_strict_handling_refuses_values_that_cannot_be() -> None:
+def test_strict_handling_refuses_invalid_values() -> None:
     with pytest.raises(HttpError) as caught:
         parse_prefer("return=sometimes, handling=strict")
     assert caught.value.locations[0].pointer == "Prefer"
 
 
 def test_a_list_of_preferences_has_a_bound() -> None:
-    longest = "return=minimal".ljust(4_096)
-    assert parse_prefer(longest).minimal
+    text = "return=minimal".ljust(4_096)
+    assert parse_prefer(text).minimal
     with pytest.raises(HttpError) as caught:
-        parse_prefer(longest + " ")
+        parse_prefer(text + " ")
     assert caught.value.locations[0].pointer == "Prefer"
 
 
 def test_spaces_in_preferences_take_no_time() -> None:
-    """Each takes a third of a second if spaces are divided in every way, all of them an hour."""
+    """With backtracking over spaces each would take a third of a second, all of them an hour."""
     for number in range(10_000):
         assert parse_prefer(f'p{number}={" " * 4_000}"').applied == ""
 
@@ -133,12 +133,12 @@ def test_accept(accept: str, fits: bool) -> None:
 
 
 def test_accept_has_a_bound() -> None:
-    longest = JSON.ljust(1_024, ",")
-    check_accept(longest, JSON)
-    assert accepts_by_name(longest, JSON)
-    assert not accepts_by_name(longest + ",", JSON)
+    text = JSON.ljust(1_024, ",")
+    check_accept(text, JSON)
+    assert accepts_by_name(text, JSON)
+    assert not accepts_by_name(text + ",", JSON)
     with pytest.raises(HttpError) as caught:
-        check_accept(longest + ",", JSON)
+        check_accept(text + ",", JSON)
     assert caught.value.type is INVALID
     assert caught.value.locations[0].pointer == "Accept"
 
@@ -188,10 +188,10 @@ def test_malformed_keys_are_refused(value: str) -> None:
 def test_a_key_is_held_by_one_request_at_a_time() -> None:
     ids = OperationIds()
     ours = Identity(ids, "news", "k", "f")
-    elsewhere = Identity(ids, "other", "k", "f")
-    of_another_sender = Identity(ids, "news", "k", "f", ("acme", "bob"))
+    other_database = Identity(ids, "other", "k", "f")
+    other_sender = Identity(ids, "news", "k", "f", ("acme", "bob"))
     with ids.claim(ours):
-        with ids.claim(elsewhere), ids.claim(of_another_sender):
+        with ids.claim(other_database), ids.claim(other_sender):
             pass
         with pytest.raises(HttpError) as caught, ids.claim(Identity(ids, "news", "k", "f")):
             raise AssertionError
@@ -202,11 +202,11 @@ def test_a_key_is_held_by_one_request_at_a_time() -> None:
 
 def test_operations_without_a_key_are_all_different_and_with_one_are_the_same() -> None:
     ids = OperationIds()
-    free = Identity(ids, "news", None, None)
-    assert free.operation("a", "1") != free.operation("a", "1")
+    unkeyed = Identity(ids, "news", None, None)
+    assert unkeyed.operation("a", "1") != unkeyed.operation("a", "1")
     keyed = Identity(ids, "news", "k", "f")
-    again = Identity(OperationIds(), "news", "k", "f")
-    assert keyed.operation("a", "1", 3) == again.operation("a", "1", 3)
+    repeated = Identity(OperationIds(), "news", "k", "f")
+    assert keyed.operation("a", "1", 3) == repeated.operation("a", "1", 3)
     names = {keyed.operation("a", "1"), keyed.operation("a", "1", 0), keyed.operation("a", "1", 1)}
     names |= {keyed.operation("a1", ""), keyed.operation("", "a1")}
     assert len(names) == 5
@@ -219,7 +219,7 @@ def test_origins_are_per_database() -> None:
     assert b"ETag" in allowed[b"access-control-expose-headers"]
     assert cors.headers("news", "https://b.example") == [(b"vary", b"Origin")]
     assert cors.headers("private", "https://a.example") == []
-    of_all = cors.headers("open", None)
-    assert of_all == cors.headers("open", "https://b.example"), "one copy serves all origins"
-    assert (b"access-control-allow-origin", b"*") in of_all
-    assert b"vary" not in dict(of_all)
+    wildcard = cors.headers("open", None)
+    assert wildcard == cors.headers("open", "https://b.example"), "one copy serves all origins"
+    assert (b"access-control-allow-origin", b"*") in wildcard
+    assert b"vary" not in dict(wildcard)

@@ -1,4 +1,4 @@
-"""How much of a head is taken, in whatever pieces it comes."""
+"""The size limit of request heads, however they are split."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from uvicorn.server import ServerState
 
 from app.http.uvicorn_protocol import HEAD_LIMIT, Http1Protocol
 
-LOOK = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
+HEAD = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
 FIELD = b"X: " + b"x" * 1000 + b"\r\n"
 ENDLESS = {
-    "fields": (LOOK, FIELD),
-    "a field": (LOOK + b"X: ", b"x" * 1000),
-    "a name": (LOOK, b"x" * 1000),
+    "fields": (HEAD, FIELD),
+    "a field": (HEAD + b"X: ", b"x" * 1000),
+    "a name": (HEAD, b"x" * 1000),
     "a target": (b"GET /live?", b"x" * 1000),
-    "after one that was not": (LOOK + b"\r\n" + LOOK, FIELD),
+    "after a complete head": (HEAD + b"\r\n" + HEAD, FIELD),
 }
 
 
 class RecordingTransport(asyncio.Transport):
-    """A connection that keeps what is written to it."""
+    """A transport that records its writes."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
@@ -42,7 +42,7 @@ class RecordingTransport(asyncio.Transport):
         return self.closed
 
     def pause_reading(self) -> None:
-        """Take no more: pipelined requests wait."""
+        """Do nothing: pipelined requests wait."""
 
     resume_reading = pause_reading
 
@@ -54,7 +54,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def fed(pieces: list[bytes]) -> RecordingTransport:
+async def feed(pieces: list[bytes]) -> RecordingTransport:
     """Feed a connection until it is closed."""
     config = Config(app, log_config=None, lifespan="off", http=Http1Protocol)
     config.load()
@@ -72,9 +72,9 @@ async def fed(pieces: list[bytes]) -> RecordingTransport:
     return transport
 
 
-@pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS)
-async def test_a_head_that_never_ends_is_refused(begin: bytes, more: bytes) -> None:
-    transport = await fed([begin, *[more] * 300])
+@pytest.mark.parametrize(("start", "chunk"), ENDLESS.values(), ids=ENDLESS)
+async def test_a_head_that_never_ends_is_refused(start: bytes, chunk: bytes) -> None:
+    transport = await feed([start, *[chunk] * 300])
     assert transport.closed
     assert transport.written.count(b"HTTP/1.1 431 ") == 1
     assert b'"/problems/head-too-large"' in transport.written
@@ -82,19 +82,19 @@ async def test_a_head_that_never_ends_is_refused(begin: bytes, more: bytes) -> N
 
 @given(st.integers(500, 200_000), st.integers(1, 4))
 @settings(max_examples=30)
-def test_heads_within_the_limit_are_taken_in_any_pieces(piece: int, requests: int) -> None:
-    whole = (LOOK + b"X: " + b"x" * (HEAD_LIMIT - 1000) + b"\r\n\r\n") * requests
-    transport = asyncio.run(fed([whole[at : at + piece] for at in range(0, len(whole), piece)]))
+def test_heads_within_the_limit_are_accepted_in_any_pieces(size: int, requests: int) -> None:
+    data = (HEAD + b"X: " + b"x" * (HEAD_LIMIT - 1000) + b"\r\n\r\n") * requests
+    transport = asyncio.run(feed([data[at : at + size] for at in range(0, len(data), size)]))
     assert not transport.closed
     assert transport.written.count(b"HTTP/1.1 204 ") == requests
 
 
 async def test_the_limit_of_heads_does_not_hold_for_bodies() -> None:
     head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\n"
-    transport = await fed([head, *[b"x" * 1000] * 500])
+    transport = await feed([head, *[b"x" * 1000] * 500])
     assert not transport.closed
     assert transport.written.startswith(b"HTTP/1.1 204 ")
 
 
 async def test_other_protocols_than_http_are_refused() -> None:
-    assert (await fed([b"nonsense\r\n\r\n"])).written.startswith(b"HTTP/1.1 400 ")
+    assert (await feed([b"nonsense\r\n\r\n"])).written.startswith(b"HTTP/1.1 400 ")

@@ -17,14 +17,14 @@ PATHS = data_paths()
 METHODS = {"get", "head", "put", "patch", "post", "delete", "options"}
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     components = COMPONENTS
     for reference in references_of([PATHS, components]):
         _, _, kind, name = reference.split("/")
         assert name in components[kind], reference
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_operation_ids_are_unique() -> None:
     names = [
         operation["operationId"]
         for path in PATHS.values()
@@ -35,7 +35,7 @@ def test_operations_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("template", PATHS)
-async def test_documented_methods_are_those_that_are_allowed(template: str) -> None:
+async def test_documented_methods_are_the_allowed_ones(template: str) -> None:
     app = DataApi(MemoryPlane(EMPTY), DataOptions(b"key"), lambda _: None)
     path = template.format_map(
         {

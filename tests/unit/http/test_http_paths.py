@@ -102,17 +102,17 @@ def test_ids_of_the_server_are_uuids_in_order() -> None:
     st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\n", b"x")), max_size=8),
     st.integers(1, 7),
 )
-async def test_lines_do_not_depend_on_the_pieces(lines: list[bytes], size: int) -> None:
+async def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], size: int) -> None:
     body = b"\n".join(lines)
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         for at in range(0, len(body), size):
             yield body[at : at + size]
 
-    longest = 4
+    max_bytes = 4
     expected = [
-        Line(number, line.strip(b" \t\r") if len(line) <= longest else None)
+        Line(number, line.strip(b" \t\r") if len(line) <= max_bytes else None)
         for number, line in enumerate(lines, 1)
-        if len(line) > longest or line.strip(b" \t\r")
+        if len(line) > max_bytes or line.strip(b" \t\r")
     ]
-    assert [line async for line in split_lines(pieces(), longest)] == expected
+    assert [line async for line in split_lines(chunks(), max_bytes)] == expected

@@ -30,7 +30,7 @@ def _make(kind: type[MediatorError]) -> MediatorError:
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_every_mediator_error_has_a_type_of_its_own(kind: type[MediatorError]) -> None:
+def test_every_mediator_error_has_its_own_type(kind: type[MediatorError]) -> None:
     problem = problem_of(_make(kind))
     assert problem.type in PROBLEM_TYPES
     assert problem.type is not INTERNAL

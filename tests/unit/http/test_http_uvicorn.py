@@ -1,4 +1,4 @@
-"""Whole answers: one write to the transport, and byte for byte what uvicorn sends."""
+"""Direct responses: one write to the transport, with the same bytes as uvicorn's."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ POST = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
 FIELDS = [(b"etag", b'"1"'), (b"content-length", b"4")]
 
 
-class Pieces(RecordingTransport):
-    """A connection, and the pieces that were written to it."""
+class RecordedWrites(RecordingTransport):
+    """A transport that records each write."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pieces: list[bytes] = []
+        self.writes: list[bytes] = []
 
     def write(self, data: Any) -> None:
         assert not self.closed
-        self.pieces.append(bytes(data))
+        self.writes.append(bytes(data))
 
 
 class Server:
-    """A connection to a server, which answers each request as a whole or by messages."""
+    """A connection to a server that answers each request directly or by ASGI messages."""
 
-    def __init__(self, *, whole: bool, status: int = 200, body: bytes = b"body") -> None:
-        self._whole, self._status, self._body = whole, status, body
+    def __init__(self, *, direct: bool, status: int = 200, body: bytes = b"body") -> None:
+        self._direct, self._status, self._body = direct, status, body
         self.fields = FIELDS if status == 200 else []
         self.sent: list[bool] = []
-        self.line = Pieces()
+        self.transport = RecordedWrites()
         config = Config(
             self._app, interface="asgi3", log_config=None, access_log=False, http=Http1Protocol
         )
@@ -55,23 +55,23 @@ class Server:
         state = ServerState()
         state.default_headers = [(b"date", b"now")]
         self.protocol = Http1Protocol(config, state, {})
-        self.protocol.connection_made(self.line)
+        self.protocol.connection_made(self.transport)
 
     async def send(self, request: bytes) -> list[bytes]:
-        """Return the pieces in which a request is answered."""
-        self.line.pieces.clear()
+        """Return the writes that answer a request."""
+        self.transport.writes.clear()
         self.protocol.data_received(request)
         while self.protocol.tasks:
             await asyncio.gather(*self.protocol.tasks)
-        return self.line.pieces
+        return self.transport.writes
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         body = b"" if scope["method"] == "HEAD" else self._body
-        if self._whole:
+        if self._direct:
             self.sent.append(
                 scope["extensions"][DIRECT_EXTENSION]["send"](self._status, self.fields, body)
             )
-        if not self._whole or not self.sent[-1]:
+        if not self._direct or not self.sent[-1]:
             start = {"type": "http.response.start", "status": self._status, "headers": self.fields}
             await send(start)
             await send({"type": "http.response.body", "body": body})
@@ -94,79 +94,79 @@ class Server:
 @pytest.mark.parametrize("status", [200, 204, 304])
 async def test_an_answer_reads_as_uvicorn_writes_it(request_: bytes, status: int) -> None:
     body = b"body" if status == 200 else b""
-    ours, theirs = (Server(whole=whole, status=status, body=body) for whole in (True, False))
+    ours, theirs = (Server(direct=direct, status=status, body=body) for direct in (True, False))
     assert b"".join(await ours.send(request_)) == b"".join(await theirs.send(request_))
     assert set(ours.sent) == {True}
-    assert ours.line.closed == theirs.line.closed
+    assert ours.transport.closed == theirs.transport.closed
 
 
-async def test_an_answer_is_one_piece() -> None:
-    server = Server(whole=True)
+async def test_an_answer_is_one_write() -> None:
+    server = Server(direct=True)
     for _ in range(2):
-        (piece,) = await server.send(GET)
-        assert piece.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\n")
-        assert piece.endswith(b"\r\n\r\nbody")
+        (write,) = await server.send(GET)
+        assert write.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\n")
+        assert write.endswith(b"\r\n\r\nbody")
 
 
 async def test_a_large_body_is_not_copied() -> None:
-    server = Server(whole=True, body=bytes(1 << 20))
-    assert [len(piece) for piece in await server.send(GET)][1:] == [1 << 20]
+    server = Server(direct=True, body=bytes(1 << 20))
+    assert [len(write) for write in await server.send(GET)][1:] == [1 << 20]
 
 
 @pytest.mark.parametrize("value", [b"1\r\nx: 2", b"1\n", b"\r1", b"1\0"])
-async def test_no_field_begins_another_one(value: bytes) -> None:
-    server = Server(whole=True)
+async def test_a_field_value_cannot_start_another_field(value: bytes) -> None:
+    server = Server(direct=True)
     server.fields = [(b"etag", value)]
     assert b"etag" not in b"".join(await server.send(GET))
 
 
 async def test_nothing_is_sent_to_a_disconnected_client() -> None:
-    server = Server(whole=True)
+    server = Server(direct=True)
     server.protocol.data_received(GET)
     server.protocol.connection_lost(None)
     await asyncio.gather(*server.protocol.tasks)
-    assert server.line.pieces == []
+    assert server.transport.writes == []
     assert server.sent == [True]
 
 
 async def test_nothing_is_sent_on_a_connection_that_is_being_closed() -> None:
-    server = Server(whole=True)
+    server = Server(direct=True)
     server.protocol.data_received(GET)
-    server.line.close()
+    server.transport.close()
     await asyncio.gather(*server.protocol.tasks)
-    assert server.line.pieces == []
+    assert server.transport.writes == []
     assert server.sent == [True]
 
 
 async def test_a_client_that_does_not_read_is_waited_for() -> None:
-    server = Server(whole=True)
+    server = Server(direct=True)
     server.protocol.pause_writing()
     server.protocol.data_received(GET)
     await asyncio.sleep(0)
     assert server.sent == [False]
-    assert server.line.pieces == []
+    assert server.transport.writes == []
     server.protocol.resume_writing()
     await asyncio.gather(*server.protocol.tasks)
-    assert b"".join(server.line.pieces).endswith(b"body")
+    assert b"".join(server.transport.writes).endswith(b"body")
 
 
 class Taker(Server):
-    """A server whose application takes the body of a request, or receives it by messages."""
+    """A server whose application takes the body of a request directly, or receives messages."""
 
     def __init__(self) -> None:
-        super().__init__(whole=True)
-        self.taken: list[bytes | None] = []
+        super().__init__(direct=True)
+        self.bodies: list[bytes | None] = []
         self.received: list[bytes] = []
 
     def take(self) -> bytes | None:
         """Take the body of the latest request."""
         scope: Any = self.protocol.scope
-        taken: bytes | None = scope["extensions"][DIRECT_EXTENSION]["take"]()
-        return taken
+        body: bytes | None = scope["extensions"][DIRECT_EXTENSION]["take"]()
+        return body
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
-        self.taken.append(scope["extensions"][DIRECT_EXTENSION]["take"]())
-        if self.taken[-1] is None:
+        self.bodies.append(scope["extensions"][DIRECT_EXTENSION]["take"]())
+        if self.bodies[-1] is None:
             message = await receive()
             while message.get("more_body"):
                 self.received.append(message["body"])
@@ -179,7 +179,7 @@ async def test_a_body_that_came_with_its_head_is_taken_at_once() -> None:
     server = Taker()
     for _ in range(2):
         assert await server.send(POST + b"body")
-    assert (server.taken, server.received) == ([b"body"] * 2, [])
+    assert (server.bodies, server.received) == ([b"body"] * 2, [])
 
 
 async def test_a_body_can_be_taken_only_once() -> None:
@@ -190,7 +190,7 @@ async def test_a_body_can_be_taken_only_once() -> None:
 
 
 @pytest.mark.parametrize("end", [b"dy", None])
-async def test_a_body_that_is_not_all_there_is_received_by_messages(end: bytes | None) -> None:
+async def test_an_incomplete_body_is_received_by_messages(end: bytes | None) -> None:
     server = Taker()
     server.protocol.data_received(POST + b"bo")
     await asyncio.sleep(0)
@@ -199,7 +199,7 @@ async def test_a_body_that_is_not_all_there_is_received_by_messages(end: bytes |
     else:
         server.protocol.data_received(end)
     await asyncio.gather(*server.protocol.tasks)
-    assert server.taken == [None]
+    assert server.bodies == [None]
     assert b"".join(server.received) == (b"bogone" if end is None else b"body")
 
 
@@ -207,10 +207,10 @@ async def test_a_body_after_100_continue_is_received_by_messages() -> None:
     server = Taker()
     server.protocol.data_received(PUT)
     await asyncio.sleep(0)
-    assert server.line.pieces == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    assert server.transport.writes == [b"HTTP/1.1 100 Continue\r\n\r\n"]
     server.protocol.data_received(b"body")
     await asyncio.gather(*server.protocol.tasks)
-    assert (server.taken, server.received) == ([None], [b"body"])
+    assert (server.bodies, server.received) == ([None], [b"body"])
 
 
 async def test_a_body_for_which_reading_stopped_is_received_by_messages() -> None:
@@ -219,7 +219,7 @@ async def test_a_body_for_which_reading_stopped_is_received_by_messages() -> Non
     server.protocol.data_received(POST.replace(b"4", b"%d" % len(body)) + body)
     assert server.protocol.flow.read_paused
     await asyncio.gather(*server.protocol.tasks)
-    assert (server.taken, server.received) == ([None], [body])
+    assert (server.bodies, server.received) == ([None], [body])
 
 
 async def test_no_body_is_taken_from_a_disconnected_client() -> None:
@@ -227,7 +227,7 @@ async def test_no_body_is_taken_from_a_disconnected_client() -> None:
     server.protocol.data_received(POST + b"body")
     server.protocol.connection_lost(None)
     await asyncio.gather(*server.protocol.tasks)
-    assert (server.taken, server.received) == ([None], [b"gone"])
+    assert (server.bodies, server.received) == ([None], [b"gone"])
 
 
 async def test_nothing_comes_after_a_body_that_was_taken() -> None:
@@ -240,7 +240,7 @@ async def test_nothing_comes_after_a_body_that_was_taken() -> None:
     await asyncio.gather(*server.protocol.tasks)
 
 
-async def test_a_body_that_is_taken_directly_is_limited_too() -> None:
+async def test_a_body_that_is_taken_directly_is_limited() -> None:
     async def never() -> Any:
         raise AssertionError
 
@@ -256,9 +256,9 @@ async def test_a_body_that_is_taken_directly_is_limited_too() -> None:
         await read_body(Request(scope, never), 3)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-async def test_nothing_of_a_request_is_left_to_the_collector(whole: bool) -> None:
-    server = Server(whole=whole)
+@pytest.mark.parametrize("direct", [True, False])
+async def test_nothing_of_a_request_is_left_to_the_garbage_collector(direct: bool) -> None:
+    server = Server(direct=direct)
     gc.disable()
     try:
         await server.send(GET)
@@ -282,11 +282,11 @@ UNDOCUMENTED = {
     ],
     "flow": ["read_paused", "resume_reading", "write_paused"],
 }
-"""Names of uvicorn that it does not document, and `app.http.uvicorn_protocol` uses."""
+"""Undocumented names of uvicorn that `app.http.uvicorn_protocol` uses."""
 
 
-async def test_the_pinned_uvicorn_has_every_name_that_is_used_of_it() -> None:
-    server = Server(whole=False)
+async def test_the_pinned_uvicorn_has_every_undocumented_name() -> None:
+    server = Server(direct=False)
     await server.send(GET)
     protocol: Any = server.protocol
     owners = {

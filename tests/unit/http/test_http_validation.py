@@ -1,4 +1,4 @@
-"""Bodies and parameters as models: mistakes have the pointers of their locations."""
+"""Bodies and parameters as models: errors have JSON pointers to their locations."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ def test_a_number_in_a_query_is_of_decimal_digits_and_within_its_bounds(text: st
     assert pointers(caught.value) == ["limit"]
 
 
-def test_a_parameter_that_is_not_known_or_comes_twice_is_refused() -> None:
+def test_an_unknown_or_repeated_parameter_is_refused() -> None:
     for query in (b"class_name=a", b"limit=1&limit=2"):
         with pytest.raises(HttpError):
             parse_parameters(ChangesParameters, query)
 
 
 def test_a_parameter_is_described_by_its_name_its_bounds_and_its_default() -> None:
-    described = {each["name"]: each for each in parameters_of(ChangesParameters)}
-    assert described.keys() == {"class", "after", "limit", "wait"}
-    assert described["class"]["schema"]["type"] == "string"
-    assert "default" not in described["class"]["schema"]
-    limit = described["limit"]["schema"]
+    parameters = {parameter["name"]: parameter for parameter in parameters_of(ChangesParameters)}
+    assert parameters.keys() == {"class", "after", "limit", "wait"}
+    assert parameters["class"]["schema"]["type"] == "string"
+    assert "default" not in parameters["class"]["schema"]
+    limit = parameters["limit"]["schema"]
     assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 1_000, 100)

@@ -8,6 +8,6 @@ from math import exp
 def relative_cost(
     u: float, reads_per_write: float, invalidation: float, late: float = 1.0
 ) -> float:
-    """Return C(u) in units of a miss; 1 if nothing is kept."""
+    """Return C(u) in units of a miss; 1 if nothing is cached."""
     r = reads_per_write
     return (1 + invalidation * u + r * late * (u - 1 + exp(-u))) / (1 + r * u)

@@ -7,9 +7,9 @@ A key is a string, or ``{"repeat": text, "times": n}``.
 - ``positions``: the bits (`positions`) of a `key` in a filter of `m` bits, with its `k` and `seed`;
 - ``documents``: one filter in both forms, `binary` (in base64) and `json`, with keys that it
   `holds` and `lacks`;
-- ``queries``: `parameters` of a query as clients are given them, and the `canonical` form of its
+- ``queries``: `parameters` of a query as clients receive them, and the `canonical` form of its
   address and key;
-- ``broken``: what must be refused, in `binary` (in base64), and `why`.
+- ``broken``: filters that must be refused, in `binary` (in base64), and `why`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sketch.filter.shape import FilterShape
 from sketch.protocol.port import FilterSnapshot
 from sketch.protocol.wire import FilterDocument, GroupMap, encode, encode_json
 
-__all__ = ["VECTORS", "key_of", "vectors", "written"]
+__all__ = ["VECTORS", "format_vectors", "key_of", "vectors"]
 
 VECTORS: Final = Path(__file__).with_suffix(".json")
 
@@ -94,7 +94,7 @@ _TIME_US: Final = 1_767_225_600_123_456
 
 
 def key_of(document: Any) -> str:
-    """Return a key as the vectors write it."""
+    """Return the key that a vector has in its form."""
     return (
         document if isinstance(document, str) else str(document["repeat"]) * int(document["times"])
     )
@@ -118,8 +118,8 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def written() -> str:
-    """Return the vectors as they stand in the file, one to a line."""
+def format_vectors() -> str:
+    """Return the text of the file, with one vector per line."""
     lists = []
     for name, entries in vectors().items():
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
@@ -142,19 +142,19 @@ def _positions() -> Iterator[dict[str, Any]]:
 
 def _filters() -> Iterator[tuple[FilterDocument, tuple[str, ...]]]:
     wide, narrow = FilterShape(4096, 4, 0xFFFF_FFFE), FilterShape(8, 32, 0)
-    some = _KEYS[::2]
-    yield _filter(wide, some, _MAP), some
+    keys = _KEYS[::2]
+    yield _filter(wide, keys, _MAP), keys
     yield _filter(wide, (), _MAP), ()
     yield _filter(narrow, (), {}), ()
     full = b"\xff" * wide.size
-    everything = FilterSnapshot(wide, full, _TIME_US, _RUN_ID, 2**53 - 1, True)
-    yield FilterDocument(everything, 1, _MAP), _KEYS
+    saturated = FilterSnapshot(wide, full, _TIME_US, _RUN_ID, 2**53 - 1, True)
+    yield FilterDocument(saturated, 1, _MAP), _KEYS
 
 
 def _filter(shape: FilterShape, keys: tuple[str, ...], groups: GroupMap) -> FilterDocument:
-    held = BloomFilter(shape)
-    held.add_many(keys)
-    snapshot = FilterSnapshot(shape, bytes(held.bits), _TIME_US, _RUN_ID, len(keys))
+    filter_ = BloomFilter(shape)
+    filter_.add_many(keys)
+    snapshot = FilterSnapshot(shape, bytes(filter_.bits), _TIME_US, _RUN_ID, len(keys))
     return FilterDocument(snapshot, 60_000, groups)
 
 
@@ -169,11 +169,11 @@ def _document(document: FilterDocument, holds: tuple[str, ...]) -> dict[str, Any
 
 def _broken() -> Iterator[dict[str, str]]:
     shape = FilterShape(64, 2, 5)
-    whole = encode(_filter(shape, ("articles/7#text",), {"articles": {"text": ("text",)}}))
+    valid = encode(_filter(shape, ("articles/7#text",), {"articles": {"text": ("text",)}}))
     yield {"why": "nothing", "binary": ""}
-    yield {"why": "cut short", "binary": _base64(whole[:-1])}
-    yield {"why": "checksum", "binary": _base64(whole[:-1] + bytes([whole[-1] ^ 1]))}
-    yield {"why": "a bit fell over", "binary": _base64(whole[:60] + b"~" + whole[61:])}
+    yield {"why": "cut short", "binary": _base64(valid[:-1])}
+    yield {"why": "checksum", "binary": _base64(valid[:-1] + bytes([valid[-1] ^ 1]))}
+    yield {"why": "a bit fell over", "binary": _base64(valid[:60] + b"~" + valid[61:])}
     for why, offset, octets in (
         ("magic", 0, b"PtSK"),
         ("version", 4, b"\x02"),
@@ -188,8 +188,8 @@ def _broken() -> Iterator[dict[str, str]]:
         ("the map is longer than everything", 52, b"\xff\xff\xff\xff"),
         ("the map is no JSON", 56, b"["),
     ):
-        changed = whole[:offset] + octets + whole[offset + len(octets) : -4]
-        yield {"why": why, "binary": _base64(changed + zlib.crc32(changed).to_bytes(4))}
+        body = valid[:offset] + octets + valid[offset + len(octets) : -4]
+        yield {"why": why, "binary": _base64(body + zlib.crc32(body).to_bytes(4))}
 
 
 def _base64(octets: bytes) -> str:
@@ -197,4 +197,4 @@ def _base64(octets: bytes) -> str:
 
 
 if __name__ == "__main__":
-    VECTORS.write_text(written(), encoding="utf-8")
+    VECTORS.write_text(format_vectors(), encoding="utf-8")

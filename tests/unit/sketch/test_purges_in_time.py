@@ -1,4 +1,4 @@
-"""(Δc, p)-atomicity as the paper has it, against draws from the simulator's distributions."""
+"""(Δc, p)-atomicity as in the paper, against samples of the simulator's distributions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def probability(
 ) -> float:
     """Return the probability that no answer of the cache is older than a bound.
 
-    Between the acknowledgement of a write and the moment at which a read of a client that observed
-    it reaches the cache pass half a round trip to the writer, and half of one to the cache.
+    A read by a client that observed the acknowledgement of a write reaches the cache half a round
+    trip to the writer, and half of one to the cache, after that acknowledgement.
 
     Args:
         bound_s: Δc.
-        purge: Normal, as are all: from the end of a write until its purge has reached the cache.
+        purge: From the end of a write until its purge has reached the cache; normal, as are all.
         server_cache: Half a round trip between origin and cache.
         client_cache: Half a round trip between a client and the cache.
     """
-    terms = [each.numbers for each in (purge, server_cache, client_cache, client_cache)]
+    terms = [latency.numbers for latency in (purge, server_cache, client_cache, client_cache)]
     means, deviations = zip(*terms, strict=True)
     mean, deviation = means[0] - sum(means[1:]), hypot(*deviations)
     if deviation == 0:
@@ -33,7 +33,7 @@ def probability(
     return NormalDist(mean, deviation).cdf(bound_s)
 
 
-def measured(
+def sampled_probability(
     bound_s: float,
     purge: Latency,
     server_cache: Latency,
@@ -41,10 +41,10 @@ def measured(
     random: np.random.Generator,
     draws: int = 100_000,
 ) -> float:
-    """Return the same for any distributions, by drawing from them."""
-    known = server_cache.sample(random, draws)
-    known = known + client_cache.sample(random, draws) + client_cache.sample(random, draws)
-    return float(np.mean(purge.sample(random, draws) - known <= bound_s))
+    """Return the same probability for any distributions, by sampling them."""
+    elapsed = server_cache.sample(random, draws)
+    elapsed = elapsed + client_cache.sample(random, draws) + client_cache.sample(random, draws)
+    return float(np.mean(purge.sample(random, draws) - elapsed <= bound_s))
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_purges_in_time(bound_ms: float, expected: float) -> None:
     )
     assert probability(bound_ms / 1e3, purge, server, client) == pytest.approx(expected, abs=6e-4)
     random = np.random.default_rng(1)
-    drawn = measured(bound_ms / 1e3, purge, server, client, random)
-    assert drawn == pytest.approx(expected, abs=6e-3)
+    estimate = sampled_probability(bound_ms / 1e3, purge, server, client, random)
+    assert estimate == pytest.approx(expected, abs=6e-3)
 
 
 def test_purges_without_deviation() -> None:
-    still, at_once = parse("normal(10, 0)"), parse("normal(0, 0)")
-    assert probability(0.0, still, at_once, at_once) == 0
-    assert probability(0.010, still, at_once, at_once) == 1
+    constant, zero = parse("normal(10, 0)"), parse("normal(0, 0)")
+    assert probability(0.0, constant, zero, zero) == 0
+    assert probability(0.010, constant, zero, zero) == 1

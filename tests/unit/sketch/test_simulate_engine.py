@@ -1,4 +1,4 @@
-"""The simulator: what is counted adds up, and the bound holds."""
+"""The simulator: its counts add up, and the bound holds."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ESTIMATORS: dict[str, Estimators] = {
 }
 
 
-def world(letter: str = "a", **given: Any) -> World:
+def world(letter: str = "a", **members: Any) -> World:
     work = YcsbWorkload(WORKLOADS[letter], operations=4_000, records=100, longest_scan=5)
-    return World(work, **given)
+    return World(work, **members)
 
 
-def ran(of: World, estimator: TtlEstimator) -> SimulationRun:
-    return simulate(Prepared.of(of), lambda _: estimator)
+def simulate_with(world_: World, estimator: TtlEstimator) -> SimulationRun:
+    return simulate(Prepared.of(world_), lambda _: estimator)
 
 
 def check(run: SimulationRun) -> None:
     tally = run.tally
-    answered = tally.client_hits + tally.shared_hits + tally.misses + tally.revalidations
-    assert answered == tally.reads == len(tally.latencies)
+    answers = tally.client_hits + tally.shared_hits + tally.misses + tally.revalidations
+    assert answers == tally.reads == len(tally.latencies)
     assert tally.invalidations <= tally.writes
     assert tally.beyond_bound == 0
     assert tally.hit_ratio == pytest.approx((tally.client_hits + tally.shared_hits) / tally.reads)
@@ -55,7 +55,7 @@ def test_everything_adds_up_and_the_bound_holds(letter: str, name: str) -> None:
 
 @pytest.mark.parametrize("letter", ["d", "f"])
 def test_the_warm_up_is_not_counted(letter: str) -> None:
-    """All that happens is the same; what is counted begins later."""
+    """All events are the same, but counting starts later."""
 
     class Recording(Static):
         def __init__(self) -> None:
@@ -71,16 +71,16 @@ def test_the_warm_up_is_not_counted(letter: str) -> None:
         ) -> None:
             self.missed_s.append(now_s)
 
-    whole, later = Recording(), Recording()
+    full, later = Recording(), Recording()
     work = world(letter).workload
-    everything = ran(World(work), whole)
+    full_run = simulate_with(World(work), full)
     prepared = Prepared.of(World(replace(work, operations=1_500, warm_up=2_500)))
     run, accesses = simulate(prepared, lambda _: later), prepared.accesses
-    assert later.missed_s == whole.missed_s
+    assert later.missed_s == full.missed_s
     begin_s = accesses.begin_s[accesses.first]
     tally = run.tally
     assert tally.operations == 1_500
-    assert run.operations == everything.operations == 4_000
+    assert run.operations == full_run.operations == 4_000
     assert tally.reads == (~accesses.write[accesses.first :]).sum()
     assert tally.origin_reads == sum(at >= begin_s for at in later.missed_s)
     assert tally.virtual_s == pytest.approx(accesses.begin_s[-1] - begin_s)
@@ -104,11 +104,11 @@ def test_the_estimator_is_notified_of_creations() -> None:
             (self.created if keys[0] in created else self.changed).append(keys[0])
 
     inserts, updates = Recording(), Recording()
-    run = ran(world("d"), inserts)
+    run = simulate_with(world("d"), inserts)
     assert inserts.created == [f"records/{100 + number}#all" for number in range(run.tally.writes)]
     assert not inserts.changed
     work = YcsbWorkload(Mix("", read=0.4, insert=0.3, update=0.3, latest=True), 4_000, 100)
-    ran(World(work), updates)
+    simulate_with(World(work), updates)
     assert len(updates.created) == len(set(updates.created)) > 1_000
     assert len(updates.changed) > 1_000
 
@@ -140,7 +140,7 @@ def test_the_bound_holds_over_slow_and_uneven_links(layers: str, client: bool) -
         purge=parse("exponential(300, 0)"),
         bound_s=2.0,
     )
-    run = ran(slow, Static(30))
+    run = simulate_with(slow, Static(30))
     check(run)
     assert bool(run.tally.shared_hits) == bool(layers)
     assert bool(run.tally.client_hits) == client
@@ -149,20 +149,20 @@ def test_the_bound_holds_over_slow_and_uneven_links(layers: str, client: bool) -
 def test_without_the_filter_the_bound_would_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: copies that outlive a write by up to 20 s are found."""
     monkeypatch.setattr(BloomFilter, "contains", lambda *_: False)
-    tally = ran(world(), Static(20)).tally
+    tally = simulate_with(world(), Static(20)).tally
     assert tally.beyond_bound > 0
     assert tally.stalest_s > 1
 
 
-def test_without_a_ttl_nothing_is_kept() -> None:
-    tally = ran(world(), Static(0)).tally
+def test_without_a_ttl_nothing_is_cached() -> None:
+    tally = simulate_with(world(), Static(0)).tally
     assert tally.hit_ratio == 0
     assert tally.invalidations == tally.stale == tally.filter_keys == 0
     assert tally.cost(Weights()) == pytest.approx(tally.reads / (tally.reads + tally.writes))
 
 
 def test_keys_that_are_never_written_are_missed_once() -> None:
-    tally = ran(world("c", layers=(CACHES["cdn"],)), Static(600)).tally
+    tally = simulate_with(world("c", layers=(CACHES["cdn"],)), Static(600)).tally
     assert tally.invalidations == tally.stale == 0
     assert tally.misses < 400
     assert tally.hit_ratio > 0.85
@@ -170,7 +170,7 @@ def test_keys_that_are_never_written_are_missed_once() -> None:
 
 def test_an_oracle_causes_neither_stale_reads_nor_invalidations() -> None:
     prepared = Prepared.of(world("a"))
-    oracle = simulate(prepared, lambda known: Oracle(known.writes_s())).tally
+    oracle = simulate(prepared, lambda accesses: Oracle(accesses.writes_s())).tally
     assert oracle.invalidations == oracle.stale == oracle.filter_keys == 0
     for estimator in ESTIMATORS.values():
         other = simulate(prepared, estimator).tally
@@ -191,9 +191,9 @@ def test_the_same_seed_does_the_same() -> None:
     assert other != runs[0]
 
 
-def test_a_small_filter_finds_keys_wrongly() -> None:
-    small = ran(world(shape=FilterShape(64, 1)), Static(60)).tally
-    large = ran(world(), Static(60)).tally
+def test_a_small_filter_has_false_positives() -> None:
+    small = simulate_with(world(shape=FilterShape(64, 1)), Static(60)).tally
+    large = simulate_with(world(), Static(60)).tally
     assert small.filter_rate > 0.1
     assert large.filter_rate < 0.001
     assert small.false_positives > 10 * max(1, large.false_positives)
@@ -202,5 +202,5 @@ def test_a_small_filter_finds_keys_wrongly() -> None:
 
 def test_latencies_are_those_of_the_path() -> None:
     near = world("c", layers=(), client_caches=False, origin_one_way=parse("constant(100)"))
-    latency = ran(near, Static(1)).tally.to_json()["latency_ms"]
+    latency = simulate_with(near, Static(1)).tally.to_json()["latency_ms"]
     assert [latency["p50"], latency["p99"]] == pytest.approx([201, 201])

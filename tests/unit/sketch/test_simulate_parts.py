@@ -39,9 +39,9 @@ def test_latencies(text: str, latency: Latency, mean_s: float) -> None:
 
 def test_streams_draw_one_by_one() -> None:
     draw = stream(parse("exponential(2000, 1000)"), np.random.default_rng(1))
-    drawn = [draw() for _ in range(10_000)]
-    assert min(drawn) >= 1.0
-    assert fmean(drawn) == pytest.approx(3, rel=0.05)
+    times = [draw() for _ in range(10_000)]
+    assert min(times) >= 1.0
+    assert fmean(times) == pytest.approx(3, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_invalid_latencies(text: str) -> None:
         parse(text)
 
 
-def drawn(letter: str) -> Schedule:
+def draw_schedule(letter: str) -> Schedule:
     work = YcsbWorkload(WORKLOADS[letter], operations=20_000, records=500, longest_scan=10)
     return schedule(work, np.random.default_rng(1))
 
@@ -78,31 +78,31 @@ def drawn(letter: str) -> Schedule:
     ],
 )
 def test_workloads(letter: str, accesses: int, writes: float) -> None:
-    found = drawn(letter)
-    assert len(found.key) == pytest.approx(accesses, rel=0.02)
-    assert found.write.mean() == pytest.approx(writes, abs=0.01)
-    assert (np.diff(found.begin_s) >= 0).all()
-    assert found.key.min() >= 0
-    assert found.key.max() < found.records
-    assert set(found.client) == set(range(10))
+    result = draw_schedule(letter)
+    assert len(result.key) == pytest.approx(accesses, rel=0.02)
+    assert result.write.mean() == pytest.approx(writes, abs=0.01)
+    assert (np.diff(result.begin_s) >= 0).all()
+    assert result.key.min() >= 0
+    assert result.key.max() < result.records
+    assert set(result.client) == set(range(10))
 
 
 def test_scans_read_records_in_a_row() -> None:
-    found = drawn("e")
-    assert found.operations == 20_000
-    reads = ~found.write
+    result = draw_schedule("e")
+    assert result.operations == 20_000
+    reads = ~result.write
     assert reads.sum() == pytest.approx(5.5 * 19_000, rel=0.03)
-    same = found.begin_s[1:] == found.begin_s[:-1]
-    assert (np.diff(found.key)[same] == 1).all()
+    same = result.begin_s[1:] == result.begin_s[:-1]
+    assert (np.diff(result.key)[same] == 1).all()
 
 
 def test_inserts_make_records_that_are_then_read() -> None:
-    found = drawn("d")
-    inserted = found.key[found.write]
+    result = draw_schedule("d")
+    inserted = result.key[result.write]
     assert inserted.tolist() == list(range(500, 500 + len(inserted)))
-    assert found.records == 500 + len(inserted)
-    first = dict(zip(inserted, found.begin_s[found.write], strict=True))
-    reads = zip(found.key[~found.write], found.begin_s[~found.write], strict=True)
+    assert result.records == 500 + len(inserted)
+    first = dict(zip(inserted, result.begin_s[result.write], strict=True))
+    reads = zip(result.key[~result.write], result.begin_s[~result.write], strict=True)
     assert all(key < 500 or at >= first[key] for key, at in reads)
 
 
@@ -128,16 +128,16 @@ def test_layers() -> None:
 
 
 def test_hill_climbing_finds_the_optimum() -> None:
-    seen: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
 
     def cost(slope: float, longest_s: float) -> float:
-        seen.append((slope, longest_s))
+        points.append((slope, longest_s))
         return abs(slope + 0.1) + abs(math.log(longest_s / 37.5))
 
     summit = hill_climbing(cost, starts=3, seed=1)
     assert (summit.slope, summit.longest_s) == pytest.approx((-0.1, 37.5))
     assert summit.cost == pytest.approx(0, abs=1e-9)
-    assert len(seen) == len(set(seen)) == summit.evaluations
+    assert len(points) == len(set(points)) == summit.evaluations
 
 
 def test_an_optimum_with_slope_zero_is_found() -> None:

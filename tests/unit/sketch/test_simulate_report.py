@@ -28,7 +28,7 @@ def run(*arguments: Any) -> Any:
 
 
 class Elements(HTMLParser):
-    """Names and addresses of everything in a page."""
+    """The tags, ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -57,17 +57,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_figures_are_written(files: Path) -> None:
-    found = orjson.loads((files / "all.json").read_bytes())
-    names = [entry["estimator"] for entry in found["entries"]]
+    report = orjson.loads((files / "all.json").read_bytes())
+    names = [entry["estimator"] for entry in report["entries"]]
     assert names == ["static", "cate", "learner", "oracle"]
-    costs = {entry["estimator"]: entry["cost"] for entry in found["entries"]}
+    costs = {entry["estimator"]: entry["cost"] for entry in report["entries"]}
     assert costs["oracle"] == min(costs.values())
-    static = found["entries"][0]
+    static = report["entries"][0]
     assert static["cost"] == min(point["cost"] for point in static["tried"])
     assert static["tried"][0]["ttl_s"] == 0
-    assert found["workload"]["operations"] == static["counts"]["operations"] == 600
-    assert found["caches"] == ["client", "cdn"]
-    assert found["weights"]["invalidation"] == 0.2
+    assert report["workload"]["operations"] == static["counts"]["operations"] == 600
+    assert report["caches"] == ["client", "cdn"]
+    assert report["weights"]["invalidation"] == 0.2
 
 
 def test_the_page_is_self_contained(files: Path) -> None:
@@ -83,16 +83,16 @@ def test_the_page_is_self_contained(files: Path) -> None:
 
 
 def test_simulate_runs_from_the_command_line(tmp_path: Path) -> None:
-    """The real command, in a process of its own, prints what was found and how fast it went."""
+    """The real command, in a separate process, writes its findings and prints its speed."""
     command = [str(Path(sys.executable).with_name("portolan")), "simulate", *SMALL]
     file = tmp_path / "all.json"
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "--workload", "b", "--json", file], capture_output=True, text=True, check=True
     )
-    assert "ops/s" in done.stderr
-    found = orjson.loads(file.read_bytes())
-    assert found["workload"]["mix"]["update"] == 0.05
-    for entry in found["entries"]:
+    assert "ops/s" in result.stderr
+    report = orjson.loads(file.read_bytes())
+    assert report["workload"]["mix"]["update"] == 0.05
+    for entry in report["entries"]:
         assert entry["operations_per_s"] > 0
         assert entry["counts"]["beyond_bound"] == 0
 
@@ -103,7 +103,7 @@ def test_every_option_is_explained() -> None:
         assert f"`--{option.replace('_', '-')}`" in page
 
 
-def test_plots_are_files_of_their_own(files: Path) -> None:
+def test_plots_are_separate_files(files: Path) -> None:
     names = sorted(file.name for file in (files / "plots").iterdir())
     assert names == ["cost.svg", "latency.svg", "reads.svg", "sweep.svg"]
     assert all(file.read_text().startswith("<svg") for file in (files / "plots").iterdir())
@@ -131,7 +131,7 @@ def test_one_estimator_alone(tmp_path: Path) -> None:
         ("--operations", "0"),
     ],
 )
-def test_options_that_make_no_sense(arguments: tuple[str, str]) -> None:
+def test_invalid_options_are_refused(arguments: tuple[str, str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert "Traceback" not in result.output

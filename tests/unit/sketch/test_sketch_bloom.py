@@ -43,39 +43,39 @@ def test_a_rate_lies_between_0_and_1(rate: float) -> None:
 
 
 def test_bits_are_as_redis_sets_them() -> None:
-    held = BloomFilter(SMALL)
-    held.add("articles/7#text")
+    filter_ = BloomFilter(SMALL)
+    filter_.add("articles/7#text")
     expected = bytearray(128)
     for position in positions("articles/7#text", SMALL):
         expected[position // 8] |= 1 << (7 - position % 8)
-    assert held.bits == expected
-    assert held.bits.readonly
+    assert filter_.bits == expected
+    assert filter_.bits.readonly
 
 
 def test_a_filter_has_statistics() -> None:
-    held = BloomFilter(FilterShape())
-    assert (held.fill_ratio, held.estimated_count, held.false_positive_rate) == (0, 0, 0)
-    held.add_many([f"articles/{number}#text" for number in range(18_732)])
-    assert held.fill_ratio == pytest.approx(0.4734, abs=5e-3)
-    assert held.estimated_count == pytest.approx(18_732, rel=0.01)
-    assert held.false_positive_rate == pytest.approx(0.0503, rel=0.02)
+    filter_ = BloomFilter(FilterShape())
+    assert (filter_.fill_ratio, filter_.estimated_count, filter_.false_positive_rate) == (0, 0, 0)
+    filter_.add_many([f"articles/{number}#text" for number in range(18_732)])
+    assert filter_.fill_ratio == pytest.approx(0.4734, abs=5e-3)
+    assert filter_.estimated_count == pytest.approx(18_732, rel=0.01)
+    assert filter_.false_positive_rate == pytest.approx(0.0503, rel=0.02)
     full = BloomFilter.from_bits(SMALL, b"\xff" * 128)
     assert (full.fill_ratio, full.estimated_count, full.false_positive_rate) == (1, math.inf, 1)
 
 
 def test_false_positives_are_as_many_as_set() -> None:
-    held = BloomFilter(FilterShape())
-    held.add_many([f"articles/{number}#text" for number in range(18_732)])
+    filter_ = BloomFilter(FilterShape())
+    filter_.add_many([f"articles/{number}#text" for number in range(18_732)])
     strangers = [f"articles/{number}#text" for number in range(20_000, 220_000)]
-    assert np.mean(held.contains_many(strangers)) == pytest.approx(0.0503, rel=0.05)
+    assert np.mean(filter_.contains_many(strangers)) == pytest.approx(0.0503, rel=0.05)
 
 
 def test_no_key_is_lost_in_a_large_filter() -> None:
     """Strides add up over single queries: an error of one shows only where cells are narrow."""
-    held = BloomFilter(FilterShape(2**22, 32, 1))
+    filter_ = BloomFilter(FilterShape(2**22, 32, 1))
     keys = [f"articles/{number}#text" for number in range(2_000)]
-    held.add_many(keys)
-    assert all(key in held for key in keys)
+    filter_.add_many(keys)
+    assert all(key in filter_ for key in keys)
 
 
 @pytest.mark.parametrize("size", [0, 127, 129])
@@ -85,7 +85,7 @@ def test_bits_have_to_fit_the_shape(size: int) -> None:
 
 
 def test_no_keys_at_all() -> None:
-    held = BloomFilter(SMALL)
-    held.add_many([])
-    assert held.contains_many([]).shape == (0,)
-    assert held.fill_ratio == 0
+    filter_ = BloomFilter(SMALL)
+    filter_.add_many([])
+    assert filter_.contains_many([]).shape == (0,)
+    assert filter_.fill_ratio == 0

@@ -34,9 +34,9 @@ class LoopTime(VirtualTime):
 class Network(httpx.AsyncBaseTransport):
     """Delivers requests to an application with random delays."""
 
-    def __init__(self, app: Callable[..., Awaitable[None]], drawn: random.Random) -> None:
+    def __init__(self, app: Callable[..., Awaitable[None]], rng: random.Random) -> None:
         self._app = httpx.ASGITransport(app)
-        self._drawn = drawn
+        self._rng = rng
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(self._latency())
@@ -46,45 +46,45 @@ class Network(httpx.AsyncBaseTransport):
         return response
 
     def _latency(self) -> float:
-        return self._drawn.choice([0.001, 0.02, 0.3, 2.0 * self._drawn.random()])
+        return self._rng.choice([0.001, 0.02, 0.3, 2.0 * self._rng.random()])
 
 
 class SlowOrigin(Origin):
     """An origin that is slow at every stage, and whose clock is set now and then.
 
     Attributes:
-        drawn: The source of randomness.
-        reading: What a replica read of the sketch's clock, and when.
+        rng: The source of randomness.
+        reading: The replica's last reading of the sketch's clock, with its time.
     """
 
-    drawn: random.Random
+    rng: random.Random
     reading = (-math.inf, 0)
 
     def date_us(self) -> int:
         """Date by a reading of the clock that is 2 s old at most."""
         now = self.time.now
-        if now - self.reading[0] > 2 * self.drawn.random():
+        if now - self.reading[0] > 2 * self.rng.random():
             self.reading = now, self.clock_us()
         return self.reading[1] + int((now - self.reading[0]) * 1_000_000)
 
     async def set_clock(self) -> None:
         """Set it forward, which restarts the sketch, or back."""
         for _ in range(2):
-            await asyncio.sleep(12 * self.drawn.random())
-            by_s = self.drawn.choice([-20.0, -0.9, -0.3, 0.6, 5.0])
+            await asyncio.sleep(12 * self.rng.random())
+            by_s = self.rng.choice([-20.0, -0.9, -0.3, 0.6, 5.0])
             self.set_us += round(by_s * 1_000_000)
             if by_s > 0:
                 self.fresh = False
                 self.restart_sketch(fresh=False)
 
     async def _pass(self, stage: Any, exchange: Any) -> None:
-        await asyncio.sleep(self.drawn.random() ** 4)
+        await asyncio.sleep(self.rng.random() ** 4)
         await super()._pass(stage, exchange)
 
 
 @dataclass
 class History:
-    """What was written and read of each object: the versions, and when."""
+    """The versions written and read of each object, with their times."""
 
     acknowledged: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     seen: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
@@ -92,28 +92,30 @@ class History:
     by_source: dict[str, int] = field(default_factory=dict)
 
     def due(self, id_: str, before: float) -> int:
-        """The latest version acknowledged, or seen by anyone, until a time."""
-        known = [*self.acknowledged.get(id_, ()), *self.seen.get(id_, ())]
-        return max((version for at, version in known if at <= before), default=0)
+        """Return the latest version acknowledged, or seen by anyone, until a time."""
+        versions = [*self.acknowledged.get(id_, ()), *self.seen.get(id_, ())]
+        return max((version for at, version in versions if at <= before), default=0)
 
 
 async def reader(
-    client: CoherentClient, history: History, drawn: random.Random, own: dict[str, int]
+    client: CoherentClient, history: History, rng: random.Random, own: dict[str, int]
 ) -> None:
     last: dict[str, int] = {}
     for _ in range(40):
-        await asyncio.sleep(drawn.random() ** 2)
-        id_ = drawn.choice(IDS)
-        refresh = drawn.random() < 0.1
+        await asyncio.sleep(rng.random() ** 2)
+        id_ = rng.choice(IDS)
+        refresh = rng.random() < 0.1
         now = asyncio.get_running_loop().time
-        began, written, already = now(), own.get(id_, 0), last.get(id_, 0)
-        due = history.due(id_, began if refresh else began - DELTA_S)
+        started, own_version, last_version = now(), own.get(id_, 0), last.get(id_, 0)
+        due = history.due(id_, started if refresh else started - DELTA_S)
         read = await client.get("articles", id_, refresh=refresh)
         assert read.value is not None
         version = read.value["hits"]
-        assert version >= due, f"{id_}: {version} read at {began}, {due} was due"
-        assert version >= written, f"{id_}: {version} read, {written} was written by this client"
-        assert version >= already, f"{id_}: {version} read after {already}"
+        assert version >= due, f"{id_}: {version} read at {started}, {due} was due"
+        assert version >= own_version, (
+            f"{id_}: {version} read, {own_version} was written by this client"
+        )
+        assert version >= last_version, f"{id_}: {version} read after {last_version}"
         last[id_] = max(version, last.get(id_, 0))
         history.seen.setdefault(id_, []).append((now(), version))
         history.reads += 1
@@ -121,10 +123,10 @@ async def reader(
 
 
 async def writer(
-    client: CoherentClient, history: History, drawn: random.Random, own: dict[str, int], id_: str
+    client: CoherentClient, history: History, rng: random.Random, own: dict[str, int], id_: str
 ) -> None:
     for version in range(1, 8):
-        await asyncio.sleep(drawn.random() * 2)
+        await asyncio.sleep(rng.random() * 2)
         await client.put("articles", id_, {"title": "t", "text": "", "hits": version})
         own[id_] = version
         history.acknowledged.setdefault(id_, []).append(
@@ -133,17 +135,17 @@ async def writer(
 
 
 async def run(seed: int, mode: Literal["eager", "lazy"]) -> History:
-    drawn = random.Random(seed)
+    rng = random.Random(seed)
     origin = SlowOrigin(LoopTime())
-    origin.drawn = drawn
-    origin.ttl_s = drawn.choice([0.3, 1.0, 3.0, 10.0])
-    origin.shows_whole = drawn.random() < 0.7
+    origin.rng = rng
+    origin.ttl_s = rng.choice([0.3, 1.0, 3.0, 10.0])
+    origin.shows_whole = rng.random() < 0.7
     for id_ in IDS:
         origin.objects["articles", id_] = {"title": "t", "text": "", "hits": 0}
     caches = [SharedCache(origin) for _ in range(2)]
     history = History()
     async with asyncio.TaskGroup() as work:
-        if drawn.random() < 0.5:
+        if rng.random() < 0.5:
             work.create_task(origin.set_clock())
         for number in range(4):
             client = CoherentClient(
@@ -151,29 +153,29 @@ async def run(seed: int, mode: Literal["eager", "lazy"]) -> History:
                 "news",
                 delta_s=DELTA_S,
                 mode=mode,
-                transport=Network(caches[number % 2], drawn),
+                transport=Network(caches[number % 2], rng),
                 clock=origin.time,
             )
             own: dict[str, int] = {}
-            work.create_task(session(client, history, drawn, own, IDS[number : number + 1]))
+            work.create_task(session(client, history, rng, own, IDS[number : number + 1]))
     return history
 
 
 async def session(
     client: CoherentClient,
     history: History,
-    drawn: random.Random,
+    rng: random.Random,
     own: dict[str, int],
     writes: tuple[str, ...],
 ) -> None:
     async with client, asyncio.TaskGroup() as work:
         for _ in range(2):
-            work.create_task(reader(client, history, drawn, own))
+            work.create_task(reader(client, history, rng, own))
         for id_ in writes:
-            work.create_task(writer(client, history, drawn, own, id_))
+            work.create_task(writer(client, history, rng, own, id_))
 
 
-def simulated(seed: int, mode: Literal["eager", "lazy"]) -> History:
+def simulate_history(seed: int, mode: Literal["eager", "lazy"]) -> History:
     few = mock.patch.object(renewing, "MAX_SINGLE", seed % 2)  # there are not many objects
     with few:
         return run_virtually(run(seed, mode))
@@ -182,15 +184,15 @@ def simulated(seed: int, mode: Literal["eager", "lazy"]) -> History:
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from(["eager", "lazy"]))
 def test_no_read_is_beyond_the_bound(seed: int, mode: Literal["eager", "lazy"]) -> None:
-    assert simulated(seed, mode).reads == 320
+    assert simulate_history(seed, mode).reads == 320
 
 
 def test_every_kind_of_answer_occurs() -> None:
-    sources = {source for seed in range(5) for source in simulated(seed, "eager").by_source}
+    sources = {source for seed in range(5) for source in simulate_history(seed, "eager").by_source}
     assert sources == {"own", "shared", "origin"}
 
 
 @pytest.mark.parametrize("seed", [1079, 2059, 3021])
 def test_no_read_returns_an_older_version_when_responses_are_reordered(seed: int) -> None:
     """Regressions: such a read joined a request from before an answer that had arrived."""
-    assert simulated(seed, "eager").reads == 320
+    assert simulate_history(seed, "eager").reads == 320

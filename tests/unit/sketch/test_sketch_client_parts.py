@@ -129,7 +129,7 @@ def test_problems_are_exceptions(status: int, type_: type[Problem]) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff"])
-def test_an_error_of_an_intermediary_is_a_problem_too(body: bytes) -> None:
+def test_an_error_of_an_intermediary_is_a_problem(body: bytes) -> None:
     problem = problem_of(502, body, httpx.Headers({"retry-after": "soon"}))
     assert (problem.status, problem.kind, problem.retry_after_s) == (502, "", None)
 
@@ -149,7 +149,7 @@ def test_fields_have_a_canonical_form() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a\ud800"])
-def test_texts_that_are_no_segment_are_refused(text: str) -> None:
+def test_invalid_segments_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         segment(text)
 
@@ -165,7 +165,7 @@ def test_a_resource_is_tested_by_all_groups_that_it_shows() -> None:
 # --- own writes -------------------------------------------------------------------------------
 
 
-def written(limit: int = 100) -> OwnWrites:
+def own_writes(limit: int = 100) -> OwnWrites:
     ticks = iter(range(1, 1000))
     return OwnWrites(lambda: float(next(ticks)), limit)
 
@@ -175,7 +175,7 @@ def floor(writes: OwnWrites, id_: str, *fields: str) -> float:
 
 
 def test_own_writes_are_kept_by_object() -> None:
-    writes = written()
+    writes = own_writes()
     with writes.writing("articles", ["a"]):
         assert floor(writes, "a") == -math.inf, "a read may come before it"
     assert floor(writes, "b") == -math.inf
@@ -185,14 +185,14 @@ def test_own_writes_are_kept_by_object() -> None:
 
 
 def test_a_write_that_failed_counts_as_well() -> None:
-    writes = written()
+    writes = own_writes()
     with suppress(OSError), writes.writing("articles", ["a"]):
         raise OSError
     assert floor(writes, "a") == 1
 
 
-def test_writes_are_forgotten_once_what_was_read_before_is_not_young() -> None:
-    writes = written()
+def test_writes_are_forgotten_once_no_earlier_read_is_young() -> None:
+    writes = own_writes()
     with writes.writing("articles", ["a"]):
         pass
     writes.forget_before(1)
@@ -202,7 +202,7 @@ def test_writes_are_forgotten_once_what_was_read_before_is_not_young() -> None:
 
 
 def test_too_many_writes_to_remember_count_for_every_object() -> None:
-    writes = written(limit=3)
+    writes = own_writes(limit=3)
     for number in range(4):
         with writes.writing("articles", [f"a{number}"]):
             pass
@@ -214,7 +214,7 @@ def test_too_many_writes_to_remember_count_for_every_object() -> None:
 # --- copies -----------------------------------------------------------------------------------
 
 
-def a_copy(
+def make_copy(
     since: float,
     epoch: int = 0,
     size: int = 100,
@@ -228,42 +228,42 @@ def a_copy(
 
 def test_a_request_after_a_copy_was_received_gets_a_newer_one() -> None:
     copies = Copies(10_000, Statistics())
-    copies.put("a", a_copy(1, received=2, version=9))
-    copies.put("a", a_copy(2, received=3, version=8))
-    assert copies.get("a") == a_copy(2, received=3, version=8)
+    copies.put("a", make_copy(1, received=2, version=9))
+    copies.put("a", make_copy(2, received=3, version=8))
+    assert copies.get("a") == make_copy(2, received=3, version=8)
 
 
 @pytest.mark.parametrize("first", [7, 8, 9])
 def test_of_two_concurrent_responses_the_higher_version_stays(first: int) -> None:
     copies = Copies(10_000, Statistics())
-    copies.put("a", a_copy(1, received=5, version=first))
-    copies.put("a", a_copy(2, received=6, version=8))
-    kept = copies.get("a")
-    assert kept is not None
-    assert kept.etag == f'"j1.main:{max(first, 8)}"'
-    assert (kept.since, kept.knows, kept.received) == (2, 2, 6), (
+    copies.put("a", make_copy(1, received=5, version=first))
+    copies.put("a", make_copy(2, received=6, version=8))
+    copy = copies.get("a")
+    assert copy is not None
+    assert copy.etag == f'"j1.main:{max(first, 8)}"'
+    assert (copy.since, copy.knows, copy.received) == (2, 2, 6), (
         "it was still current when the other was read at 2"
     )
 
 
 def test_of_two_concurrent_responses_neither_stays_if_their_order_is_unknown() -> None:
     copies = Copies(10_000, Statistics())
-    copies.put("a", replace(a_copy(1, received=5), etag='"other"'))
-    copies.put("a", a_copy(2, received=6))
-    kept = copies.get("a")
-    assert kept is not None
-    assert (kept.etag, kept.body, kept.expires_us) == (None, None, 0)
-    assert (kept.since, kept.received) == (2, 6)
+    copies.put("a", replace(make_copy(1, received=5), etag='"other"'))
+    copies.put("a", make_copy(2, received=6))
+    copy = copies.get("a")
+    assert copy is not None
+    assert (copy.etag, copy.body, copy.expires_us) == (None, None, 0)
+    assert (copy.since, copy.received) == (2, 6)
 
 
-def test_a_confirmation_of_the_version_that_is_kept_keeps_it() -> None:
+def test_a_confirmation_of_the_cached_version_keeps_it() -> None:
     copies = Copies(10_000, Statistics())
-    copies.put("a", a_copy(1, received=5, version=8))
-    copies.put("a", replace(a_copy(2, received=6, version=8), body=None, expires_us=0))
-    kept = copies.get("a")
-    assert kept is not None
-    assert kept.body is not None
-    assert kept.since == 2
+    copies.put("a", make_copy(1, received=5, version=8))
+    copies.put("a", replace(make_copy(2, received=6, version=8), body=None, expires_us=0))
+    copy = copies.get("a")
+    assert copy is not None
+    assert copy.body is not None
+    assert copy.since == 2
 
 
 @pytest.mark.parametrize(
@@ -295,15 +295,15 @@ def test_tags_show_which_state_is_newer(
 def test_copies_stay_within_their_size(steps: list[tuple[int, int]]) -> None:
     copies = Copies(4_000, Statistics())
     for since, (name, size) in enumerate(steps):
-        copies.put(str(name), a_copy(since, size=size))
+        copies.put(str(name), make_copy(since, size=size))
         assert copies.bytes <= 4_000
-        assert copies.get(str(name)) == a_copy(since, size=size)
+        assert copies.get(str(name)) == make_copy(since, size=size)
 
 
-def test_a_copy_that_is_larger_than_the_cache_is_not_kept() -> None:
+def test_a_copy_that_is_larger_than_the_cache_is_not_cached() -> None:
     copies = Copies(1_000, Statistics())
-    copies.put("a", a_copy(1))
-    copies.put("a", a_copy(2, size=2_000))
+    copies.put("a", make_copy(1))
+    copies.put("a", make_copy(2, size=2_000))
     assert copies.get("a") is None
     assert copies.bytes == 0
 
@@ -313,7 +313,7 @@ def test_a_bound_must_be_positive() -> None:
         CoherentClient("http://cache.example", "news", delta_s=0)
 
 
-# --- what is in demand ------------------------------------------------------------------------
+# --- demand -----------------------------------------------------------------------------------
 
 
 def request(demand: Demand, number: int, **options: Any) -> str:
@@ -326,9 +326,9 @@ def test_objects_that_are_read_again_stay_in_demand() -> None:
     demand = Demand()
     request(demand, 1)
     for _ in range(30):
-        again = request(demand, 2)
-        found = [each.address for each in demand.recent()]
-    assert found == [again]
+        repeated = request(demand, 2)
+        addresses = [resource.address for resource in demand.recent()]
+    assert addresses == [repeated]
 
 
 def test_the_objects_in_demand_are_bounded_to_those_read_last() -> None:
@@ -336,7 +336,10 @@ def test_the_objects_in_demand_are_bounded_to_those_read_last() -> None:
     addresses = [request(demand, number) for number in range(1_200)]
     demand.recent()
     addresses.append(request(demand, 300))
-    assert [each.address for each in demand.recent()] == [*addresses[200:300], *addresses[301:]]
+    assert [resource.address for resource in demand.recent()] == [
+        *addresses[200:300],
+        *addresses[301:],
+    ]
 
 
 def test_projections_and_query_results_are_not_in_demand() -> None:
@@ -352,9 +355,9 @@ def test_an_object_is_stable_some_rounds_after_it_has_changed() -> None:
     stable = []
     for number in range(80):
         request(demand, 1)
-        [found] = demand.recent()
+        [resource] = demand.recent()
         if number == 40:
-            demand.changed(found)
-        stable.append(demand.is_stable(found))
+            demand.changed(resource)
+        stable.append(demand.is_stable(resource))
     assert stable[:20] == stable[41:61] == [False] * 20
     assert stable[39] is stable[79] is True

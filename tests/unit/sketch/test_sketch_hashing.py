@@ -1,4 +1,4 @@
-"""The hash family: the published algorithm, bits that lie apart, and every bit as likely."""
+"""The hash family: the published algorithm, distant bits, and a uniform distribution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = FilterShape(seed=7)
 
 
 def test_the_hash_is_murmur3_x86_128() -> None:
-    """The verification value of SMHasher, by the procedure it is published with."""
+    """The verification value of SMHasher, by its published procedure."""
     hashes = b"".join(
         hash_all([bytes(range(length))], 256 - length).tobytes() for length in range(256)
     )
@@ -39,13 +39,13 @@ def test_text_is_hashed_in_utf_8() -> None:
 @pytest.mark.parametrize("key", ["\ud800", "articles/\udfff#text"])
 def test_a_lone_surrogate_is_refused_everywhere(key: str) -> None:
     """It would end the process if it reached the hash function as text."""
-    held = BloomFilter(SHAPE)
+    filter_ = BloomFilter(SHAPE)
     hashing = (lambda k: positions(k, SHAPE), lambda k: hash_all([k], 0))
-    for call in (held.add, held.contains, *hashing):
+    for call in (filter_.add, filter_.contains, *hashing):
         with pytest.raises(UnicodeEncodeError):
             call(key)
     with pytest.raises(UnicodeEncodeError):
-        held.contains_many([KEYS[0], key])
+        filter_.contains_many([KEYS[0], key])
 
 
 def test_keys_of_two_types_are_refused() -> None:
@@ -56,7 +56,7 @@ def test_keys_of_two_types_are_refused() -> None:
 
 
 def test_bits_of_a_key_are_far_from_each_other() -> None:
-    """One after the other, they are a quarter to a half of the ring away from each other."""
+    """Successive bits are a quarter to a half of the ring away from each other."""
     shape = FilterShape(bits=1 << 20, hashes=32)
     distances = np.diff(positions_of(hash_all(KEYS, shape.seed), shape), axis=1) % shape.bits
     assert distances.min() >= shape.bits // 4 - 1
@@ -65,7 +65,7 @@ def test_bits_of_a_key_are_far_from_each_other() -> None:
 
 @pytest.mark.parametrize("seed", [0, 0xFFFF_FFFF])
 @pytest.mark.parametrize("form", ["articles/{}#text", "{}", "людзі/{:032x}#імя"])
-def test_every_bit_is_as_likely(form: str, seed: int) -> None:
+def test_every_bit_is_equally_likely(form: str, seed: int) -> None:
     """Chi-square over 292 cells, for each of a key's bits: below mean + 5 deviations."""
     shape = FilterShape(seed=seed)
     cells = 292
@@ -93,11 +93,11 @@ def test_an_array_of_another_type_is_refused(wrong: np.ndarray) -> None:
 
 
 def test_hashes_may_be_of_any_type_of_fixed_size() -> None:
-    held = BloomFilter(SHAPE)
-    held.add_many(KEYS[:10])
+    filter_ = BloomFilter(SHAPE)
+    filter_.add_many(KEYS[:10])
     words = hash_all(KEYS[:20], SHAPE.seed)
     expected = [True] * 10 + [False] * 10
     wide = np.concatenate([words, words], axis=1)[:, :4]
     forms = [words, words.view("<u8"), words.view("V16"), words.view(np.uint8), wide]
     for form in forms:
-        assert held.contains_hashes(form).tolist() == expected
+        assert filter_.contains_hashes(form).tolist() == expected

@@ -27,7 +27,7 @@ from sketch.protocol.wire import (
     encode,
     encode_json,
 )
-from tests.unit.sketch.golden_vectors import VECTORS, key_of, written
+from tests.unit.sketch.golden_vectors import VECTORS, format_vectors, key_of
 
 GOLDEN = orjson.loads(VECTORS.read_bytes())
 MAP: GroupMap = {
@@ -44,8 +44,9 @@ MAPS = st.dictionaries(
     NAMES, st.dictionaries(NAMES, st.lists(NAMES, max_size=3).map(tuple), max_size=3), max_size=3
 )
 FILTERS = st.builds(
-    lambda size, hashes, seed, snapshot, rest: FilterDocument(
-        FilterSnapshot(FilterShape(8 * size, hashes, seed), bytes(range(size)), *snapshot), *rest
+    lambda size, hashes, seed, snapshot, validity_and_map: FilterDocument(
+        FilterSnapshot(FilterShape(8 * size, hashes, seed), bytes(range(size)), *snapshot),
+        *validity_and_map,
     ),
     st.integers(1, 100),
     st.integers(1, 32),
@@ -65,13 +66,13 @@ JSON = st.recursive(
 )
 
 
-def summed(raw: bytes) -> bytes:
-    """Correct the checksum of a changed message."""
+def with_checksum(raw: bytes) -> bytes:
+    """Return a message with a correct checksum."""
     return raw[:-4] + zlib.crc32(raw[:-4]).to_bytes(4)
 
 
 def test_the_golden_vectors_are_those_of_the_code() -> None:
-    assert VECTORS.read_text(encoding="utf-8") == written()
+    assert VECTORS.read_text(encoding="utf-8") == format_vectors()
     assert VECTORS.stat().st_size < 100_000
 
 
@@ -136,7 +137,7 @@ def test_every_changed_byte_is_noticed(at: int, by: int) -> None:
 
 @given(st.integers(0, len(RAW) - 1))
 def test_a_truncated_or_longer_message_is_refused(end: int) -> None:
-    for raw in (RAW[:end], RAW + RAW[:end] + b"x", summed(RAW[:end])):
+    for raw in (RAW[:end], RAW + RAW[:end] + b"x", with_checksum(RAW[:end])):
         with pytest.raises(WireError):
             decode(raw)
 
@@ -149,7 +150,7 @@ def test_a_truncated_or_longer_message_is_refused(end: int) -> None:
 @example(12, b"\x00\x00\x00\x3f")
 @example(52, b"\xff\xff\xff\xff")
 def test_with_the_right_checksum_it_is_a_filter_or_refused(at: int, octets: bytes) -> None:
-    raw = summed((RAW[:at] + octets + RAW[at + len(octets) :])[: len(RAW)])
+    raw = with_checksum((RAW[:at] + octets + RAW[at + len(octets) :])[: len(RAW)])
     try:
         filter_ = decode(raw)
     except WireError:
@@ -160,17 +161,17 @@ def test_with_the_right_checksum_it_is_a_filter_or_refused(at: int, octets: byte
 
 def test_an_unknown_flag_is_refused() -> None:
     with pytest.raises(WireError, match="version"):
-        decode(summed(RAW[:7] + b"\x02" + RAW[8:]))
+        decode(with_checksum(RAW[:7] + b"\x02" + RAW[8:]))
 
 
 def test_the_length_of_the_map_is_bounded() -> None:
     for length in (2**24, 2**24 + 1):
         raw = RAW[:52] + length.to_bytes(4) + b"{}".ljust(length) + RAW[-12:]
         if length == 2**24:
-            assert decode(summed(raw)).map == {}
+            assert decode(with_checksum(raw)).map == {}
         else:
             with pytest.raises(WireError, match="too long"):
-                decode(summed(raw))
+                decode(with_checksum(raw))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_a_malformed_map_is_refused(map_: Any) -> None:
     text = orjson.dumps(map_)
     raw = RAW[:52] + len(text).to_bytes(4) + text + RAW[-12:]
     with pytest.raises(WireError):
-        decode(summed(raw))
+        decode(with_checksum(raw))
 
 
 @given(st.binary(max_size=200) | JSON.map(orjson.dumps))
@@ -215,8 +216,8 @@ def test_the_validity_is_bounded(validity_ms: int) -> None:
 
 def test_everything_is_revalidated_if_the_filter_requires_it() -> None:
     assert not EXAMPLE.contains("articles/7#text")
-    lost = replace(EXAMPLE.snapshot, revalidate_all=True)
-    assert replace(EXAMPLE, snapshot=lost).contains("articles/7#text")
+    snapshot = replace(EXAMPLE.snapshot, revalidate_all=True)
+    assert replace(EXAMPLE, snapshot=snapshot).contains("articles/7#text")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A stale store as the origin of a coherent cache: what it adds to the bound, and when."""
+"""A stale store as the origin of a coherent cache: when it adds how much to the bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP_S, STEPS = 0.5, 100
 
 
 class StoreTime:
-    """The store's clock: that of the test."""
+    """The store's clock, which is the test's."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -30,7 +30,7 @@ class StoreTime:
 
 
 class StaleObjects(dict[tuple[str, str], dict[str, Any]]):
-    """Objects as a replica shows them whose window is known."""
+    """Objects as a replica with a known staleness window shows them."""
 
     def __init__(self, time: VirtualTime, window_s: float) -> None:
         super().__init__()
@@ -45,29 +45,29 @@ class StaleObjects(dict[tuple[str, str], dict[str, Any]]):
 
 
 class StaleOrigin(Origin):
-    """An origin whose reads are stale; `keeps` is whether caches may store them."""
+    """An origin whose reads are stale; caches may store them if they are `cacheable`."""
 
-    def __init__(self, time: VirtualTime, window_s: float, *, keeps: bool) -> None:
+    def __init__(self, time: VirtualTime, window_s: float, *, cacheable: bool) -> None:
         super().__init__(time)
         self.ttl_s = TTL_S
         self.objects = StaleObjects(time, window_s)
-        self.keeps = keeps
+        self.cacheable = cacheable
 
     def _store(self, method: str, class_name: str, id_: str, value: Any) -> None:
         self.objects[class_name, id_] = self.objects[class_name, id_] | value
 
     async def _read(self, exchange: Exchange, class_name: str, id_: str) -> Reply:
         reply = await super()._read(exchange, class_name, id_)
-        if not self.keeps:
+        if not self.cacheable:
             reply.headers["cache-control"] = "no-store"
             reply.headers.pop("portolan-expires", None)
         return reply
 
 
-async def oldest_read_s(window_s: float, *, keeps: bool) -> float:
-    """Return for how long a value that was overwritten was still read, in seconds."""
+async def oldest_read_s(window_s: float, *, cacheable: bool) -> float:
+    """Return how long an overwritten value was still read, in seconds."""
     time = VirtualTime()
-    origin = StaleOrigin(time, window_s, keeps=keeps)
+    origin = StaleOrigin(time, window_s, cacheable=cacheable)
     origin.objects["articles", "a"] = {"title": "old"}
     time.advance(window_s)
     transport = httpx.ASGITransport(cast("Any", SharedCache(origin)))
@@ -77,30 +77,30 @@ async def oldest_read_s(window_s: float, *, keeps: bool) -> float:
         await client.get("articles", "a")
         time.advance(TTL_S - 1.0)  # the first copy is about to end, so the filter soon forgets it
         await origin.write("articles", "a", {"title": "new"})
-        written, oldest = time.now, 0.0
+        written_s, oldest_s = time.now, 0.0
         for _ in range(STEPS):
             read = await client.get("articles", "a")
             assert read.value is not None
             if read.value["title"] == "old":
-                oldest = time.now - written
+                oldest_s = time.now - written_s
             time.advance(STEP_S)
-    return oldest
+    return oldest_s
 
 
 async def test_a_fresh_origin_keeps_the_bound() -> None:
-    assert await oldest_read_s(0.0, keeps=True) <= DELTA_S
+    assert await oldest_read_s(0.0, cacheable=True) <= DELTA_S
 
 
 async def test_without_caching_answers_are_as_stale_as_the_store() -> None:
-    assert await oldest_read_s(WINDOW_S, keeps=False) <= DELTA_S + WINDOW_S
+    assert await oldest_read_s(WINDOW_S, cacheable=False) <= DELTA_S + WINDOW_S
 
 
 async def test_cached_answers_of_a_stale_store_are_older_than_both_together() -> None:
-    """Why answers of a copy that lags are not cacheable: a TTL begins with an old value."""
-    assert await oldest_read_s(WINDOW_S, keeps=True) > DELTA_S + WINDOW_S
+    """Answers of a lagging copy are not cacheable, because a TTL would start with an old value."""
+    assert await oldest_read_s(WINDOW_S, cacheable=True) > DELTA_S + WINDOW_S
 
 
 @pytest.mark.parametrize("window_s", [0.5, 2.0])
 async def test_the_instrument_distinguishes_windows(window_s: float) -> None:
-    oldest = await oldest_read_s(window_s, keeps=False)
-    assert window_s - STEP_S <= oldest <= window_s + DELTA_S
+    oldest_s = await oldest_read_s(window_s, cacheable=False)
+    assert window_s - STEP_S <= oldest_s <= window_s + DELTA_S

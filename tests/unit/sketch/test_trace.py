@@ -1,4 +1,4 @@
-"""`portolan check-trace`: examples, hostile input, and what it prints."""
+"""`portolan check-trace`: examples, hostile input, and output."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from sketch.instruments.trace.reading import (
 )
 
 
-def line(op: str, version: int | None, start: int, end: int | None, **more: Any) -> bytes:
+def line(op: str, version: int | None, start: int, end: int | None, **members: Any) -> bytes:
     operation = {"op": op, "key": "k", "version": version, "start_us": start, "end_us": end}
-    return orjson.dumps({**operation, **more})
+    return orjson.dumps({**operation, **members})
 
 
 STALE = [
@@ -52,8 +52,8 @@ def test_a_read_is_measured_against_visible_and_acknowledged_writes() -> None:
 def test_a_write_whose_outcome_is_unknown_counts_from_the_first_read_of_it() -> None:
     lost = [line("write", 1, 0, 1), line("write", 2, 2, None), line("read", 1, 90, 91)]
     assert check(read_trace(lost)).vis.delta_us == 0
-    seen = [*lost, line("read", 2, 40, 50)]
-    report = check(read_trace(seen))
+    with_read = [*lost, line("read", 2, 40, 50)]
+    report = check(read_trace(with_read))
     assert (report.vis.delta_us, report.ack.delta_us) == (40, 0)
 
 
@@ -72,7 +72,7 @@ def test_values_are_put_in_order() -> None:
         orjson.dumps({"op": op, "key": "k", "value": value, "start_us": start, "end_us": end})
         for op, value, start, end in ops
     ]
-    # b before a, so that only the read of b is stale: a was acknowledged at 10, it began at 13.
+    # b precedes a, so only the read of b is stale: a was acknowledged at 10, it started at 13.
     assert check(read_trace(lines)).vis.delta_us == 3
 
 
@@ -97,7 +97,7 @@ def test_a_trace_that_no_delta_explains_is_a_contradiction(
     lines: list[bytes], contradictions: list[int]
 ) -> None:
     report = check(read_trace(lines), bound_us=10**6)
-    assert [it.line for it in report.examples] == contradictions
+    assert [example.line for example in report.examples] == contradictions
     assert not report.holds
 
 
@@ -212,13 +212,13 @@ def test_the_command_line_distinguishes_mistakes_from_staleness(tmp_path: Path) 
     file = tmp_path / "trace.ndjson"
     file.write_bytes(b"\n".join(STALE))
     run = partial(CliRunner().invoke, command_line())
-    held = run(["check-trace", str(file), "--delta", "0.00001", "--ack", "--json"])
-    assert (held.exit_code, orjson.loads(held.stdout)["promise"]) == (0, "ack")
+    result = run(["check-trace", str(file), "--delta", "0.00001", "--ack", "--json"])
+    assert (result.exit_code, orjson.loads(result.stdout)["promise"]) == (0, "ack")
     assert run(["check-trace", str(file), "--delta", "0.00001"]).exit_code == 1
     file.write_bytes(b"{}\n")
-    mistaken = run(["check-trace", str(file)])
-    assert (mistaken.exit_code, mistaken.stdout) == (2, "")
-    assert f"{file}:1: `op` is read or write" in mistaken.stderr
+    invalid = run(["check-trace", str(file)])
+    assert (invalid.exit_code, invalid.stdout) == (2, "")
+    assert f"{file}:1: `op` is read or write" in invalid.stderr
     assert run(["check-trace", str(tmp_path / "nothing")]).exit_code == 2
 
 
@@ -238,10 +238,10 @@ def synthetic(operations: int) -> Trace:
     write = random.random(operations) < 0.1
     start = np.arange(operations, dtype=np.int64) * 10
     order = np.lexsort((start, key))
-    written = np.cumsum(write[order])
+    writes = np.cumsum(write[order])
     first = np.searchsorted(key[order], np.arange(1_000))
     version = np.empty(operations, np.int64)
-    version[order] = written - written[first][key[order]] + 1
+    version[order] = writes - writes[first][key[order]] + 1
     end = np.where(random.random(operations) < 0.001, NEVER, start + 5)
     end[~write] = start[~write] + 5
     names = [str(number) for number in range(1_000)]

@@ -21,35 +21,35 @@ KEY = ("articles/1#all",)
 def drive(
     learner: Learner, reads: float, writes: float, seconds: float, random: Random
 ) -> list[float]:
-    """One key that is read and written at random; what caches answer is not seen.
+    """Drive one key that is read and written at random; the answers of caches are not observed.
 
     Returns:
         The TTLs of copies that were granted while the filter did not hold the key.
     """
-    now, alive, held, written, ttls = 0.0, 0.0, 0.0, False, []
+    now, fresh_until, stale_until, is_written, ttls = 0.0, 0.0, 0.0, False, []
     while now < seconds:
         now += random.expovariate(reads + writes)
         if random.random() < writes / (reads + writes):
             learner.wrote(PARTITION, KEY, now)
-            held, written = max(held, alive), True
-        elif now >= alive or written:
+            stale_until, is_written = max(stale_until, fresh_until), True
+        elif now >= fresh_until or is_written:
             ttl = learner.ttl_s(PARTITION, KEY, now)
             learner.missed(PARTITION, KEY, now, ttl)
-            if now >= held:
+            if now >= stale_until:
                 ttls.append(ttl)
-                written = False
-            alive = max(alive, now + ttl)
+                is_written = False
+            fresh_until = max(fresh_until, now + ttl)
     return ttls
 
 
 def test_reads_and_writes_decide() -> None:
     """For many reads for each write the best TTL is close to the root of 2 / (reads · writes)."""
     ttls = drive(Learner(memory=Memory(transit_s=0)), 10, 0.01, 20_000, Random(1))
-    late = sorted(ttls[len(ttls) // 2 :])
-    assert late[len(late) // 2] == pytest.approx((2 / (10 * 0.01)) ** 0.5, rel=0.3)
+    second_half = sorted(ttls[len(ttls) // 2 :])
+    assert second_half[len(second_half) // 2] == pytest.approx((2 / (10 * 0.01)) ** 0.5, rel=0.3)
 
 
-def test_a_key_that_is_mostly_written_is_not_kept() -> None:
+def test_a_key_that_is_mostly_written_is_not_cached() -> None:
     ttls = drive(Learner(), 0.1, 5, 2_000, Random(1))
     assert set(ttls[20:]) == {0.0}
     costly = Learner(LearnerSettings(weights=Weights(invalidation=5)))
@@ -57,7 +57,7 @@ def test_a_key_that_is_mostly_written_is_not_kept() -> None:
     assert max(drive(Learner(), 1, 1, 2_000, Random(1))[50:]) > 0
 
 
-def test_no_ttl_exceeds_the_longest() -> None:
+def test_no_ttl_exceeds_the_maximum() -> None:
     ttls = drive(Learner(LearnerSettings(longest_s=20)), 1, 1e-6, 50_000, Random(1))
     assert max(ttls) == 20
 
@@ -102,7 +102,7 @@ def test_copies_are_kept_beyond_the_filter_where_it_holds_their_key_for_a_moment
     assert learner.ttl_s(PARTITION, KEY, end - 0.5 * best_s) == pytest.approx(0.5 * best_s)
 
 
-def test_a_key_that_is_hardly_ever_written_is_kept() -> None:
+def test_a_key_that_is_hardly_ever_written_is_cached() -> None:
     """So seldom that the exponential function is 1 in floating point."""
     learner = Learner()
     learner.missed(PARTITION, KEY, 0, 0)
@@ -110,8 +110,8 @@ def test_a_key_that_is_hardly_ever_written_is_kept() -> None:
     assert learner.ttl_s(PARTITION, KEY, 1e20) == 600
 
 
-def test_no_ttl_exceeds_the_longest_because_of_the_filter() -> None:
-    """It holds a key for longer where others granted more."""
+def test_no_ttl_exceeds_the_maximum_because_of_the_filter() -> None:
+    """The filter holds a key for longer if others granted more."""
     learner = Learner(LearnerSettings(longest_s=20))
     learner.missed(PARTITION, KEY, 0, 500.0)
     learner.wrote(PARTITION, KEY, 1)
@@ -190,7 +190,7 @@ def test_a_copy_is_invalidated_by_a_write_within_its_ttl(
 
 
 def test_unobserved_time_costs_what_the_model_expects() -> None:
-    """Where nothing was seen, the cost is that of the model."""
+    """Without observations the cost is that of the model."""
     ratio = BELIEF.reads / BELIEF.writes
     for ttl_s in (0.5, 2.0, 8.0):
         believed = relative_cost(ttl_s * BELIEF.writes, ratio, BELIEF.invalidation)
@@ -224,14 +224,14 @@ def test_the_slope_stays_where_the_model_is_right() -> None:
     assert parameters.slope.value == pytest.approx(1, abs=0.2)
 
 
-@pytest.mark.parametrize(("after_s", "least", "most"), [(0.6, 0, 0.4), (9.0, 3, 4.1)])
-def test_the_slope_moves_to_the_least_cost(after_s: float, least: float, most: float) -> None:
+@pytest.mark.parametrize(("after_s", "minimum", "maximum"), [(0.6, 0, 0.4), (9.0, 3, 4.1)])
+def test_the_slope_moves_to_the_lowest_cost(after_s: float, minimum: float, maximum: float) -> None:
     """Copies of 2 s: their keys are always written after 0.6 s, or after 9 s."""
     parameters = LearnedParameters(600, 500)
     for _ in range(500):
         ttl_s = parameters.slope.value * BELIEF.best_s
         parameters.adjust(BELIEF, SampleOutcome(ttl_s, after_s, written=True))
-    assert least <= parameters.slope.value <= most
+    assert minimum <= parameters.slope.value <= maximum
     assert parameters.longest_s.value == 600
 
 
@@ -276,11 +276,11 @@ def test_a_sudden_popularity_shortens_the_longest_ttl() -> None:
         SampleOutcome(60.0, 70.0, written=False),
         SampleOutcome(60.0, 20.0, True, After(200, 5)),
     )
-    for every, most in ((10, 50.0), (10_000, 600.0)):
+    for every, maximum in ((10, 50.0), (10_000, 600.0)):
         parameters = LearnedParameters(600, 2_000)
         for number in range(1, 400):
             parameters.adjust(belief, popular if number % every == 0 else quiet)
-        assert parameters.longest_s.value <= most
+        assert parameters.longest_s.value <= maximum
         assert parameters.slope.value > 0.9
     assert parameters.longest_s.value == 600
 
@@ -304,9 +304,9 @@ def test_terms_of_classes_are_kept_and_dropped_classes_forgotten() -> None:
     terms = Terms(5.0, Weights())
     learner.set_terms({PARTITION: terms})
     assert max(drive(learner, 1, 1e-6, 1_000, Random(1))) == 5
-    kept = learner.parameters[PARTITION]
+    parameters = learner.parameters[PARTITION]
     learner.set_terms({PARTITION: terms})
-    assert learner.parameters[PARTITION] is kept
+    assert learner.parameters[PARTITION] is parameters
     learner.set_terms({PARTITION: terms._replace(longest_s=50.0)})
     assert max(drive(learner, 1, 1e-6, 5_000, Random(1))) > 5
     learner.set_terms({})
@@ -315,7 +315,7 @@ def test_terms_of_classes_are_kept_and_dropped_classes_forgotten() -> None:
 
 
 def test_the_error_shows_how_well_ttls_are_predicted() -> None:
-    """Writes that are independent of reads are predicted; those that follow every read are not."""
+    """Writes that are independent of reads are predicted; writes that follow every read are not."""
     learner = Learner(memory=Memory(transit_s=0))
     drive(learner, 10, 0.1, 20_000, Random(1))
     regret = learner.regrets[PARTITION]
@@ -349,7 +349,7 @@ def test_a_parameter_that_remembers_nothing_stays() -> None:
 
 
 def test_writes_soon_after_reads_change_the_slope() -> None:
-    """The model takes writes for independent of reads; the outcomes show that they are not.
+    """The model assumes that writes are independent of reads; the outcomes show that they are not.
 
     With half of the copies lost immediately, the others should be kept longer than its 15 s: by
     hand, 18 s cost least.

@@ -1,4 +1,4 @@
-"""What estimators remember: bounded, biased to what is requested, shared by replicas."""
+"""The memory of estimators: bounded, biased to requested keys, shared by replicas."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_the_sample_is_bounded() -> None:
     assert len(sample) == len(list(sample)) == 100
 
 
-def test_the_sample_prefers_what_is_requested_often() -> None:
+def test_the_sample_prefers_keys_that_are_requested_often() -> None:
     rates, random = ClassRates(Memory(keys=100), Random(1), 0), Random(2)
     for at in range(20_000):
         number = random.randrange(50) if random.random() < 0.8 else random.randrange(50, 5_000)
         rates.missed(str(number), float(at))
-    kept = {int(key) for key, _ in rates.keys}
-    assert len(kept) == 100
-    assert len([number for number in kept if number < 50]) >= 45
+    sampled = {int(key) for key, _ in rates.keys}
+    assert len(sampled) == 100
+    assert len([number for number in sampled if number < 50]) >= 45
 
 
 def test_the_outcome_of_copies() -> None:
@@ -57,10 +57,10 @@ def test_reads_are_counted_where_no_copy_answers() -> None:
         assert history is not None
         history.granted(now, 9.0, 0.0)
         now += 9.1
-    seen = rates.at_miss("x", rates.keys.get("x"), now)
-    assert seen.misses == pytest.approx(1 / 9.1, rel=0.05)
-    assert seen.reads == pytest.approx(10, rel=0.05)
-    assert not seen.written
+    estimate = rates.at_miss("x", rates.keys.get("x"), now)
+    assert estimate.misses == pytest.approx(1 / 9.1, rel=0.05)
+    assert estimate.reads == pytest.approx(10, rel=0.05)
+    assert not estimate.written
 
 
 def test_a_new_key_begins_with_the_rates_of_its_class() -> None:
@@ -70,13 +70,13 @@ def test_a_new_key_begins_with_the_rates_of_its_class() -> None:
         if at % 2:
             key = f"x{at % 10}"
             rates.wrote(key, rates.keys.get(key), float(at))
-    seen = rates.at_miss("new", None, 1_000)
-    assert (seen.misses, seen.writes) == pytest.approx((0.1, 0.05), rel=0.1)
-    assert not seen.written, "what was never seen was never written"
+    estimate = rates.at_miss("new", None, 1_000)
+    assert (estimate.misses, estimate.writes) == pytest.approx((0.1, 0.05), rel=0.1)
+    assert not estimate.written, "a key that was never seen was never written"
 
 
 def test_the_write_that_a_key_begins_with_is_not_counted_of_the_key() -> None:
-    """Not even if its first reader came before its end; only a copy that was kept changes that."""
+    """Not even if its first reader came before its end; only a cached copy changes that."""
     rates = ClassRates(Memory(), Random(1), 0)
     for at, ttl_s in ((1.0, 0.0), (2.0, 10.0)):
         key = f"x{at}"
@@ -92,7 +92,7 @@ def test_the_write_that_a_key_begins_with_is_not_counted_of_the_key() -> None:
 
 
 def test_an_update_of_an_unknown_key_counts_for_its_class_while_memory_allows() -> None:
-    """What is not remembered counts for nothing: the class's rates are of what is remembered."""
+    """Forgotten keys count for nothing: the class's rates cover only remembered keys."""
     rates = ClassRates(Memory(keys=3), Random(1), 0)
     for number in range(3):
         rates.wrote(f"x{number}", None, 1.0)
@@ -102,8 +102,8 @@ def test_an_update_of_an_unknown_key_counts_for_its_class_while_memory_allows() 
     assert rates.writes.per_s(1.0) == pytest.approx(3.5, rel=0.01)
 
 
-def test_creations_are_no_writes() -> None:
-    """They are a sign that records of the class do not change, if it is read while they come."""
+def test_creations_are_not_writes() -> None:
+    """They suggest that records of the class do not change, if it is read at the same time."""
     rates = ClassRates(Memory(), Random(1), 0)
     for number in range(100):
         rates.created(f"imported{number}", None, 0.5)
@@ -120,7 +120,7 @@ def test_creations_are_no_writes() -> None:
 @pytest.mark.parametrize("read", [False, True])
 def test_a_creation_is_recognised_before_and_after_the_first_read(read: bool) -> None:
     """It starts a key's history, even if the first reader came a moment before it."""
-    kept = Learner()
+    last = Learner()
     ttls = []
     for created in (set[str](), set(KEY)):
         learner = Learner()
@@ -128,10 +128,10 @@ def test_a_creation_is_recognised_before_and_after_the_first_read(read: bool) ->
             learner.missed(PARTITION, KEY, 1.0, 0.0)
         learner.wrote(PARTITION, KEY, 1.0, created=created)
         ttls.append(learner.ttl_s(PARTITION, KEY, 3.0))
-        kept = learner
+        last = learner
     assert ttls[0] < 0.9 * ttls[1], "an update is a sign that there will be more"
-    kept.wrote(PARTITION, KEY, 4.0)
-    assert kept.ttl_s(PARTITION, KEY, 5.0) < ttls[1]
+    last.wrote(PARTITION, KEY, 4.0)
+    assert last.ttl_s(PARTITION, KEY, 5.0) < ttls[1]
 
 
 def test_a_ttl_without_a_proposal_is_no_sample() -> None:
@@ -140,13 +140,13 @@ def test_a_ttl_without_a_proposal_is_no_sample() -> None:
     assert history.sample is None
 
 
-@pytest.mark.parametrize(("kept", "counted"), [(False, 0), (True, 1)])
-def test_a_creation_invalidates_copies_of_the_absence(kept: bool, counted: int) -> None:
+@pytest.mark.parametrize(("is_cached", "expected"), [(False, 0), (True, 1)])
+def test_a_creation_invalidates_copies_of_the_absence(is_cached: bool, expected: int) -> None:
     """A cached answer that there is no such record is stale once it exists."""
     learner = Learner(memory=Memory(transit_s=0))
-    learner.missed(PARTITION, KEY, 0.0, 10.0 if kept else 0.0)
+    learner.missed(PARTITION, KEY, 0.0, 10.0 if is_cached else 0.0)
     learner.wrote(PARTITION, KEY, 1.0, created=set(KEY))
-    assert learner.regrets[PARTITION].invalidations == counted
+    assert learner.regrets[PARTITION].invalidations == expected
 
 
 def test_a_forgotten_key_counts_as_possibly_written() -> None:
@@ -159,7 +159,7 @@ def test_a_forgotten_key_counts_as_possibly_written() -> None:
 
 
 def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
-    """Two misses and a write in each second, each seen by any of the replicas."""
+    """Spread two misses and a write per second, each at a random replica."""
     random = Random(3)
     for at in range(seconds):
         for offset in (0.0, 0.5):
@@ -176,8 +176,8 @@ def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
 
 
 def test_replicas_together_know_the_rates() -> None:
-    (alone,) = one = [Cate(UNWEIGHTED)]
-    spread(one, 1_000, exchange=False)
+    (alone,) = single = [Cate(UNWEIGHTED)]
+    spread(single, 1_000, exchange=False)
     ttl_s = alone.ttl_s(PARTITION, KEY, 1_000)
     together, separate = ([Cate(UNWEIGHTED) for _ in range(4)] for _ in range(2))
     spread(together, 1_000, exchange=True)
@@ -187,43 +187,45 @@ def test_replicas_together_know_the_rates() -> None:
     for replica in separate:
         assert replica.ttl_s(PARTITION, KEY, 1_000) > 2 * ttl_s
     silent = together[0].ttl_s(PARTITION, KEY, 1_200)
-    assert silent > 2 * ttl_s, "what the others shared is too old"
+    assert silent > 2 * ttl_s, "the rates that the others shared are too old"
 
 
-def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
+def test_nothing_is_learned_from_copies_whose_keys_other_replicas_write() -> None:
     """They would seem to have no writers: TTLs would grow without end."""
 
-    def grown(exchange: bool) -> tuple[list[Learner], float]:
+    def grow(exchange: bool) -> tuple[list[Learner], float]:
         random, replicas, now = Random(5), [Learner(seed=n) for n in range(2)], 0.0
         for number in range(20_000):
             now += random.expovariate(10)
             key = (f"articles/{int(random.paretovariate(0.5)) % 50}#all",)
-            one = random.choice(replicas)
+            replica = random.choice(replicas)
             if random.random() < 0.2:
-                one.wrote(PARTITION, key, now)
+                replica.wrote(PARTITION, key, now)
             else:
-                one.missed(PARTITION, key, now, one.ttl_s(PARTITION, key, now))
+                replica.missed(PARTITION, key, now, replica.ttl_s(PARTITION, key, now))
             if exchange and number % 50 == 0:
                 shared = [list(replica.share(now)) for replica in replicas]
                 for mine, theirs in zip(replicas, reversed(shared), strict=True):
                     mine.merge([theirs], now)
         return replicas, now
 
-    def evaluated(replicas: list[Learner]) -> int:
+    def count_evaluated(replicas: list[Learner]) -> int:
         return sum(replica.regrets[PARTITION].judged for replica in replicas)
 
-    separate, _ = grown(exchange=False)
-    assert evaluated(separate) > 1_000
-    together, now = grown(exchange=True)
-    before = evaluated(together)
-    assert before < 0.01 * evaluated(separate), "before the first exchange"
+    separate, _ = grow(exchange=False)
+    assert count_evaluated(separate) > 1_000
+    together, now = grow(exchange=True)
+    before = count_evaluated(together)
+    assert before < 0.01 * count_evaluated(separate), "before the first exchange"
     assert [replica.parameters[PARTITION].slope.value for replica in together] == pytest.approx(
         [1, 1], 0.05
     )
     for at in (now + 100, now + 200, now + 300):
         together[0].missed(PARTITION, KEY, at, together[0].ttl_s(PARTITION, KEY, at))
         together[0].wrote(PARTITION, KEY, at + 90)
-    assert evaluated(together) > before, "what the others shared is too old: it is alone again"
+    assert count_evaluated(together) > before, (
+        "the rates that the others shared are too old: it is alone again"
+    )
 
 
 def test_a_key_known_only_to_other_replicas_gets_their_ttl() -> None:
@@ -240,11 +242,11 @@ def test_keys_that_are_not_shared_have_the_rates_of_their_class() -> None:
     for at in range(1_000):
         rates.missed("x", float(at))
         rates.wrote("x", rates.keys.get("x"), at + 0.5)
-    own = rates.at_miss("x", rates.keys.get("x"), 1_000)
+    own_rates = rates.at_miss("x", rates.keys.get("x"), 1_000)
     rates.peers = rates.peers._replace(misses=3.0, writes=3.0, until_s=2_000)
-    all_ = rates.at_miss("x", rates.keys.get("x"), 1_000)
-    assert all_.misses == pytest.approx(4 * own.misses, rel=0.01)
-    assert all_.writes == pytest.approx(4 * own.writes, rel=0.01)
+    class_rates = rates.at_miss("x", rates.keys.get("x"), 1_000)
+    assert class_rates.misses == pytest.approx(4 * own_rates.misses, rel=0.01)
+    assert class_rates.writes == pytest.approx(4 * own_rates.writes, rel=0.01)
 
 
 @pytest.mark.parametrize("estimator", [Cate(), Learner()], ids=["cate", "learner"])

@@ -7,8 +7,8 @@ import { Origin, START_US } from "./origin.mjs";
 const DELTA_S = 1;
 const IDS = ["a1", "a2", "a3"];
 
-/** The same numbers for the same seed (mulberry32). */
-function drawing(seed) {
+/** A generator of pseudo-random numbers (mulberry32). */
+function generator(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
     let x = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -17,7 +17,7 @@ function drawing(seed) {
   };
 }
 
-/** Time passes only where everybody waits. */
+/** Virtual time, which advances only while every task waits. */
 class Time {
   now = 100;
   #sleepers = [];
@@ -25,12 +25,12 @@ class Time {
   sleep = (seconds) => new Promise((wake) => this.#sleepers.push({ at: this.now + seconds, wake }));
 
   async run(work) {
-    let over = false;
-    const all = Promise.all(work).finally(() => (over = true));
+    let isDone = false;
+    const all = Promise.all(work).finally(() => (isDone = true));
     all.catch(() => {});
     for (;;) {
       await new Promise((resume) => setImmediate(resume));
-      if (over) return all;
+      if (isDone) return all;
       this.#sleepers.sort((a, b) => a.at - b.at);
       const { at, wake } = this.#sleepers.shift();
       this.now = Math.max(this.now, at);
@@ -39,7 +39,7 @@ class Time {
   }
 }
 
-/** An origin that takes its time, and whose filter names what copies of older versions may be of. */
+/** A slow origin; its filter contains the ids of which older copies may exist. */
 class SlowOrigin {
   #versions = new Map();
   #ends = new Map();
@@ -62,9 +62,9 @@ class SlowOrigin {
   };
 
   async #filter(url, init) {
-    const named = IDS.filter((id) => this.#writing.get(id) || this.#stale.get(id) > this.time.now);
+    const staleIds = IDS.filter((id) => this.#writing.get(id) || this.#stale.get(id) > this.time.now);
     this.#filters.time = this.time.now;
-    this.#filters.stale = new Set(named.map((id) => `articles/${id}#main`));
+    this.#filters.stale = new Set(staleIds.map((id) => `articles/${id}#main`));
     return this.#filters.fetch(url, init);
   }
 
@@ -98,31 +98,31 @@ class SlowOrigin {
   }
 }
 
-/** A cache on the way, which knows nothing of filters. */
+/** A shared cache, which does not use filters. */
 class SharedCache {
-  #kept = new Map();
+  #entries = new Map();
 
   constructor(origin) {
     this.origin = origin;
   }
 
   fetch = async (url, init) => {
-    const { time } = this.origin, kept = this.#kept.get(url);
-    if (!init.method && !init.headers["Cache-Control"] && kept?.end > time.now) {
-      const age = Math.floor(time.now - kept.since);
-      return new Response(kept.body, { headers: { ...kept.headers, age, "cache-status": "Shared; hit" } });
+    const { time } = this.origin, entry = this.#entries.get(url);
+    if (!init.method && !init.headers["Cache-Control"] && entry?.end > time.now) {
+      const age = Math.floor(time.now - entry.since);
+      return new Response(entry.body, { headers: { ...entry.headers, age, "cache-status": "Shared; hit" } });
     }
     const since = time.now, answer = await this.origin.fetch(url, init);
     const end = (answer.headers.get("portolan-expires") - START_US) / 1e6;
     if (answer.status !== 200 || init.method || !(end > 0)) return answer;
     const body = await answer.text();
-    this.#kept.set(url, { since, end, body, headers: Object.fromEntries(answer.headers) });
+    this.#entries.set(url, { since, end, body, headers: Object.fromEntries(answer.headers) });
     return new Response(body, { headers: answer.headers });
   };
 }
 
-async function lived(seed, mode) {
-  const time = new Time(), draw = drawing(seed), origin = new SlowOrigin(time, draw);
+async function runHistory(seed, mode) {
+  const time = new Time(), draw = generator(seed), origin = new SlowOrigin(time, draw);
   const caches = [new SharedCache(origin), new SharedCache(origin)];
   const acknowledged = new Map(IDS.map((id) => [id, []])), seen = new Map(IDS.map((id) => [id, []]));
   const sources = new Set();
@@ -132,13 +132,13 @@ async function lived(seed, mode) {
 
   async function reader(client, own) {
     const last = {};
-    for (let turn = 0; turn < 25; turn++) {
+    for (let round = 0; round < 25; round++) {
       await time.sleep(draw() ** 2);
-      const id = IDS[Math.floor(draw() * IDS.length)], refresh = draw() < 0.1, began = time.now;
-      const least = { due: due(id, refresh ? began : began - DELTA_S), own: own[id] ?? 0, seen: last[id] ?? 0 };
+      const id = IDS[Math.floor(draw() * IDS.length)], refresh = draw() < 0.1, startedAt = time.now;
+      const minimum = { due: due(id, refresh ? startedAt : startedAt - DELTA_S), own: own[id] ?? 0, seen: last[id] ?? 0 };
       const { value, source } = await client.get("articles", id, { refresh });
-      for (const [why, n] of Object.entries(least))
-        assert.ok(value.n >= n, `${seed}, ${mode}: ${id} was ${value.n} at ${began}, by ${source}; ${why}: ${n}`);
+      for (const [reason, n] of Object.entries(minimum))
+        assert.ok(value.n >= n, `${seed}, ${mode}: ${id} was ${value.n} at ${startedAt}, by ${source}; ${reason}: ${n}`);
       last[id] = Math.max(value.n, last[id] ?? 0);
       seen.get(id).push({ at: time.now, n: value.n });
       sources.add(source);
@@ -177,6 +177,6 @@ const SEEDS = Number(process.env.SEEDS ?? 15);
 for (const mode of ["eager", "lazy"])
   test(`no read is beyond the bound: ${mode}`, async () => {
     const sources = new Set();
-    for (let seed = 1; seed <= SEEDS; seed++) for (const source of await lived(seed, mode)) sources.add(source);
+    for (let seed = 1; seed <= SEEDS; seed++) for (const source of await runHistory(seed, mode)) sources.add(source);
     assert.deepEqual([...sources].sort(), ["origin", "own", "shared"]);
   });

@@ -1,4 +1,4 @@
-// An origin in memory: it answers `fetch`, its time is set by the tests, and its filter is written by hand.
+// An origin in memory: it answers `fetch`, tests set its time, and it encodes its filter itself.
 import { positions } from "../../../../sketch/js/portolan.mjs";
 
 const SHAPE = { m: 8192, k: 4, seed: 7 };
@@ -21,7 +21,7 @@ export class Origin {
   extra = {};
   damage = (bytes) => bytes;
   requests = [];
-  #gates = [];
+  #pauses = [];
 
   advance(seconds) {
     this.time += seconds;
@@ -34,25 +34,25 @@ export class Origin {
   sleepers = [];
   sleep = (seconds) => new Promise((wake) => this.sleepers.push({ at: this.time + seconds, wake }));
 
-  /** Stops the next request whose address ends so, before or after the data is read. */
+  /** Pauses the next request whose address ends with `end`, before or after the data is read. */
   hold(end, stage = "arrived") {
-    const gate = { end, stage };
-    gate.reached = new Promise((reach) => (gate.reach = reach));
-    gate.opened = new Promise((open) => (gate.open = open));
-    this.#gates.push(gate);
-    return gate;
+    const pause = { end, stage };
+    pause.reached = new Promise((reach) => (pause.reach = reach));
+    pause.opened = new Promise((open) => (pause.open = open));
+    this.#pauses.push(pause);
+    return pause;
   }
 
   async #pass(url, stage) {
-    const at = this.#gates.findIndex((gate) => url.endsWith(gate.end) && gate.stage === stage);
+    const at = this.#pauses.findIndex((pause) => url.endsWith(pause.end) && pause.stage === stage);
     if (at < 0) return;
-    const [gate] = this.#gates.splice(at, 1);
-    gate.reach();
-    await gate.opened;
+    const [pause] = this.#pauses.splice(at, 1);
+    pause.reach();
+    await pause.opened;
   }
 
   reads() {
-    return this.requests.filter((each) => each.method === "GET" && !each.url.endsWith("/sketch"));
+    return this.requests.filter((request) => request.method === "GET" && !request.url.endsWith("/sketch"));
   }
 
   /** Writes as another client would: the key is in the next filter. */
@@ -127,7 +127,7 @@ export class Origin {
       return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: fields });
     fields.etag = object.etag ?? tagOf(object);
     if (headers["If-None-Match"] === fields.etag) return new Response(null, { status: 304, headers: fields });
-    return new Response(JSON.stringify(object.items ? object : shown(object)), { headers: fields });
+    return new Response(JSON.stringify(object.items ? object : representation(object)), { headers: fields });
   }
 
   /** The result of a query: by title, as objects or ids. */
@@ -146,27 +146,27 @@ export class Origin {
     this.write(path, JSON.parse(body ?? "{}").title);
     const object = this.objects.get(path), fields = { etag: tagOf(object), "portolan-position": "p1" };
     if (!body) return new Response(null, { status: 204, headers: fields });
-    const whole = this.showsWhole && headers.Prefer === "return=representation";
-    if (whole) fields["preference-applied"] = headers.Prefer;
-    return new Response(whole ? JSON.stringify(shown(object)) : body, { headers: fields });
+    const isWhole = this.showsWhole && headers.Prefer === "return=representation";
+    if (isWhole) fields["preference-applied"] = headers.Prefer;
+    return new Response(isWhole ? JSON.stringify(representation(object)) : body, { headers: fields });
   }
 
-  /** Does all of it if all that was read still stands. */
+  /** Applies all operations if no object read has changed. */
   #transact({ reads, operations }) {
     const tag = (path) => (this.objects.has(path) ? tagOf(this.objects.get(path)) : null);
     const changed = reads.filter((read) => tag(`${read.class}/${read.id}`) !== read.etag);
     if (changed.length)
       return Response.json({ type: "/problems/transaction-aborted", changed }, { status: 409 });
-    for (const { op, id, body, ...each } of operations) {
-      if (op === "delete") this.objects.delete(`${each.class}/${id}`);
-      else this.write(`${each.class}/${id}`, body.title);
+    for (const { op, id, body, ...operation } of operations) {
+      if (op === "delete") this.objects.delete(`${operation.class}/${id}`);
+      else this.write(`${operation.class}/${id}`, body.title);
     }
     return Response.json({ results: [] });
   }
 }
 
 const tagOf = (object) => `"j1.main:${object?.version}"`;
-const shown = ({ title }) => ({ title });
+const representation = ({ title }) => ({ title });
 
 export function crc32(bytes) {
   const table = Array.from({ length: 256 }, (_, n) => {

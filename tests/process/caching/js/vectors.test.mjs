@@ -1,4 +1,4 @@
-// The golden vectors, which every implementation is tested with.
+// The golden vectors that test every implementation.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -33,13 +33,13 @@ test("a broken filter is refused", () => {
     assert.throws(() => readFilter(bytes(binary)), undefined, why);
 });
 
-/** A filter of no bit that is set, whose map is `{}` and so many bytes long. */
+/** An empty filter with the map `{}`, padded to `size` bytes. */
 function withMapOf(size) {
   const map = Buffer.alloc(size, " ");
   map.write("{");
   map.write("}", size - 1);
-  const known = Buffer.from(vectors.documents[0].binary, "base64").subarray(0, 56);
-  const header = Buffer.concat([known.subarray(0, 52), Buffer.alloc(4)]);
+  const template = Buffer.from(vectors.documents[0].binary, "base64").subarray(0, 56);
+  const header = Buffer.concat([template.subarray(0, 52), Buffer.alloc(4)]);
   header.writeUInt32BE(size, 52);
   const body = Buffer.concat([header, map, Buffer.alloc(header.readUInt32BE(12) / 8)]);
   const sum = gzipSync(body, { level: 0 }).subarray(-8, -4).reverse(); // gzip ends with the same checksum

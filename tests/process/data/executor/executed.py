@@ -37,7 +37,7 @@ def versions(outcome: Outcome) -> Mapping[str, int | None]:
 
 
 async def pages(data: DataPlane, query: Query) -> list[Item]:
-    """Return what all pages of a query hold."""
+    """Return the items of all pages of a query."""
     items: list[Item] = []
     while True:
         answer = await data.query(query)

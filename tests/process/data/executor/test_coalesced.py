@@ -1,4 +1,4 @@
-"""Single operations that share store calls answer as they do without, on each of the systems."""
+"""Coalesced single operations get the same answers as separate ones, on each system."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def class_on(system: str, *, batching: bool, **members: Any) -> dict[str, Any]:
     }
 
 
-async def placed(mediator: Service, system: str, *, batching: bool, **members: Any) -> str:
+async def create_database(mediator: Service, system: str, *, batching: bool, **members: Any) -> str:
     return await mediator.put_schema({CLASS: class_on(system, batching=batching, **members)})
 
 
@@ -71,7 +71,7 @@ async def system(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 async def batched(mediator: Service, system: str) -> str:
     """A database whose operations share store calls."""
-    return await placed(mediator, system, batching=True)
+    return await create_database(mediator, system, batching=True)
 
 
 def batches_of(mediator: Service, database: str) -> list[BatchFinished]:
@@ -96,7 +96,7 @@ async def hits_of(mediator: Service, database: str, id_: str) -> int:
 
 
 class Client:
-    """Does random operations on one object, one after the other; always the same for a seed."""
+    """Sends random operations on one object in sequence; a seed determines them."""
 
     def __init__(self, mediator: Service, database: str, number: int, seed: int) -> None:
         self._mediator = mediator
@@ -111,12 +111,12 @@ class Client:
     async def work(self, operations: int) -> list[Any]:
         """Return the answers, with versions numbered by their first appearance."""
         for number in range(operations):
-            operation = self._drawn(f"{self._head[2]}-{number}")
-            found = await answer(self._mediator, operation)
-            self.answers.append((type(operation).__name__, self._comparable(found)))
+            operation = self._draw(f"{self._head[2]}-{number}")
+            outcome = await answer(self._mediator, operation)
+            self.answers.append((type(operation).__name__, self._comparable(outcome)))
         return self.answers
 
-    def _drawn(self, name: str) -> Operation:
+    def _draw(self, name: str) -> Operation:
         draw, head = self._random, self._head
         # Unique in a store, the same in the next run: ids of operations decide nothing.
         operation = unique(name)
@@ -132,54 +132,58 @@ class Client:
             "slug": self._slug,
             "ratio": 0.5,
         }
-        written = (*head, operation, condition, fingerprint)
-        drawn: list[Operation] = [
+        arguments = (*head, operation, condition, fingerprint)
+        candidates: list[Operation] = [
             Get(*head),
             Get(*head, ("hits",)),
             Get(*head, ("tags", "title")),
-            Create(*written[:5], fingerprint, values=values),
-            Put(*written, values=values | {"tags": [name]}),
-            Update(*written, values={"title": name}, whole=draw.random() < 0.5),
-            Update(*written, operators=(OperatorCall("hits", Operator.INC, draw.choice((1, -1))),)),
-            Update(*written, operators=(OperatorCall("tags", Operator.ADD_TO_SET, name),)),
-            Update(*written, operators=(OperatorCall("ratio", Operator.MUL, 1e300),)),
-            Update(*written, values={"slug": draw.choice((self._slug, f"{self._slug}-2"))}),
-            Update(*written, unset=("title",)),
-            ReadModifyWrite(*written, compute=lambda document: {**document, "title": "computed"}),
-            Delete(*written),
+            Create(*arguments[:5], fingerprint, values=values),
+            Put(*arguments, values=values | {"tags": [name]}),
+            Update(*arguments, values={"title": name}, whole=draw.random() < 0.5),
+            Update(
+                *arguments, operators=(OperatorCall("hits", Operator.INC, draw.choice((1, -1))),)
+            ),
+            Update(*arguments, operators=(OperatorCall("tags", Operator.ADD_TO_SET, name),)),
+            Update(*arguments, operators=(OperatorCall("ratio", Operator.MUL, 1e300),)),
+            Update(*arguments, values={"slug": draw.choice((self._slug, f"{self._slug}-2"))}),
+            Update(*arguments, unset=("title",)),
+            ReadModifyWrite(*arguments, compute=lambda document: {**document, "title": "computed"}),
+            Delete(*arguments),
         ]
-        chosen = draw.choices(drawn, (3, 2, 2, 3, 2, 2, 6, 2, 1, 1, 1, 1, 1))[0]
+        choice = draw.choices(candidates, (3, 2, 2, 3, 2, 2, 6, 2, 1, 1, 1, 1, 1))[0]
         if self._repeated and draw.random() < 0.1:
             return draw.choice(self._repeated)  # type: ignore[no-any-return]
-        if fingerprint and not isinstance(chosen, Get):
-            self._repeated.append(chosen)
-        return chosen
+        if fingerprint and not isinstance(choice, Get):
+            self._repeated.append(choice)
+        return choice
 
-    def _comparable(self, found: Outcome | MediatorError) -> Any:
-        if isinstance(found, MediatorError):
-            return type(found).__name__, found.detail, found.locations
-        self._versions.append(dict(found.versions))
-        versions = {group: self._number(group, v) for group, v in found.versions.items()}
-        return versions, found.values, found.created, found.replayed, found.partial
+    def _comparable(self, outcome: Outcome | MediatorError) -> Any:
+        if isinstance(outcome, MediatorError):
+            return type(outcome).__name__, outcome.detail, outcome.locations
+        self._versions.append(dict(outcome.versions))
+        versions = {group: self._number(group, v) for group, v in outcome.versions.items()}
+        return versions, outcome.values, outcome.created, outcome.replayed, outcome.partial
 
     def _number(self, group: str, version: int | None) -> int:
         return self._numbers.setdefault((group, version), len(self._numbers))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_concurrent_clients_get_the_answers_that_they_get_without(
+async def test_concurrent_clients_get_the_same_answers_with_and_without_batching(
     mediator: Service, system: str, seed: int
 ) -> None:
-    found = []
+    runs = []
     for batching in (True, False):
-        database = await placed(mediator, system, batching=batching)
+        database = await create_database(mediator, system, batching=batching)
         clients = [Client(mediator, database, number, seed) for number in range(24)]
-        found.append(await asyncio.gather(*(client.work(25) for client in clients)))
-        shared = [b for b in batches_of(mediator, database) if b.calls > 1]
-        assert bool(shared) is batching
-    for with_batching, without in zip(*found, strict=True):
+        runs.append(await asyncio.gather(*(client.work(25) for client in clients)))
+        shared_batches = [b for b in batches_of(mediator, database) if b.calls > 1]
+        assert bool(shared_batches) is batching
+    for with_batching, without in zip(*runs, strict=True):
         assert with_batching == without
-    kinds = Counter(answer[1][0] for of in found[0] for answer in of if len(answer[1]) == 3)
+    kinds = Counter(
+        answer[1][0] for answers in runs[0] for answer in answers if len(answer[1]) == 3
+    )
     assert len(kinds) >= 4  # the errors of one client did not touch the others
 
 
@@ -198,22 +202,24 @@ async def test_increments_of_one_object_answer_as_if_one_after_the_other(
     assert (await mediator.get(batched, CLASS, id_)).versions["main"] == versions[-1]
 
 
-async def test_a_bound_refuses_exactly_those_beyond_it(mediator: Service, batched: str) -> None:
+async def test_a_bound_refuses_exactly_the_writes_beyond_it(
+    mediator: Service, batched: str
+) -> None:
     id_ = unique()
     await mediator.create(batched, CLASS, id_, hits=5)
-    minus = (OperatorCall("hits", Operator.INC, -1),)
-    writes = [Update(batched, CLASS, id_, unique(), operators=minus) for _ in range(12)]
+    decrement = (OperatorCall("hits", Operator.INC, -1),)
+    writes = [Update(batched, CLASS, id_, unique(), operators=decrement) for _ in range(12)]
     answers = await asyncio.gather(*(answer(mediator, write) for write in writes))
-    kinds = Counter(type(each) for each in answers)
+    kinds = Counter(type(result) for result in answers)
     assert kinds == {Outcome: 5, OperatorRefused: 7}
     assert await mediator.values(batched, CLASS, id_) == {"hits": 0}
 
 
 async def test_of_equal_conditions_one_holds(mediator: Service, batched: str) -> None:
     id_ = unique()
-    seen = await mediator.create(batched, CLASS, id_, title="t", hits=0)
-    only = Condition(versions=({"main": seen.versions["main"]},))
-    writes = [inc(batched, CLASS, id_, condition=only) for _ in range(10)]
+    created = await mediator.create(batched, CLASS, id_, title="t", hits=0)
+    condition = Condition(versions=({"main": created.versions["main"]},))
+    writes = [inc(batched, CLASS, id_, condition=condition) for _ in range(10)]
     answers = await asyncio.gather(*(answer(mediator, write) for write in writes))
     assert Counter(map(type, answers)) == {Outcome: 1, PreconditionFailed: 9}
     assert await hits_of(mediator, batched, id_) == 1
@@ -238,9 +244,9 @@ async def test_a_read_sees_every_write_acknowledged_before_it(
 
     async def work(id_: str) -> None:
         for _ in range(15):
-            written = await mediator.mediator.data.write(inc(batched, CLASS, id_))
-            seen = await mediator.get(batched, CLASS, id_)
-            assert (seen.versions["main"] or 0) >= (written.versions["main"] or 0)
+            write = await mediator.mediator.data.write(inc(batched, CLASS, id_))
+            read = await mediator.get(batched, CLASS, id_)
+            assert (read.versions["main"] or 0) >= (write.versions["main"] or 0)
 
     await asyncio.gather(*(work(id_) for id_ in ids * 5))
     for id_ in ids:
@@ -256,7 +262,7 @@ async def test_equal_reads_share_one_call(mediator: Service, batched: str) -> No
     missing = [answer(mediator, absent) for _ in range(5)]
     outcomes, answers = await asyncio.gather(asyncio.gather(*reads), asyncio.gather(*missing))
     assert all(outcome.values == {"hits": 3} for outcome in outcomes)
-    assert all(isinstance(each, NotFound) for each in answers)
+    assert all(isinstance(result, NotFound) for result in answers)
     events = batches_of(mediator, batched)[before:]
     assert sum(event.operations for event in events) == 25
     assert sum(event.calls for event in events) < 25
@@ -274,13 +280,13 @@ async def test_a_cancelled_caller_takes_nothing_from_the_others(
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
-    done = await asyncio.gather(*tasks, return_exceptions=True)
-    kept = [each for each in done if isinstance(each, Outcome)]
-    assert len(kept) >= 10
-    assert len(kept) <= await hits_of(mediator, batched, id_) <= 20
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    outcomes = [result for result in results if isinstance(result, Outcome)]
+    assert len(outcomes) >= 10
+    assert len(outcomes) <= await hits_of(mediator, batched, id_) <= 20
 
 
-async def test_what_a_store_refuses_of_reads_is_read_one_by_one(
+async def test_reads_that_a_store_refuses_together_are_sent_singly(
     mediator: Service, batched: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [unique() for _ in range(3)]
@@ -297,11 +303,11 @@ async def test_what_a_store_refuses_of_reads_is_read_one_by_one(
 
     monkeypatch.setattr(store, "read", refuse_one)
     answers = await asyncio.gather(*(answer(mediator, Get(batched, CLASS, id_)) for id_ in ids))
-    assert [type(each) for each in answers] == [Outcome, Unavailable, Outcome]
+    assert [type(result) for result in answers] == [Outcome, Unavailable, Outcome]
 
 
 async def test_a_class_without_the_annotation_never_waits(mediator: Service, system: str) -> None:
-    database = await placed(mediator, system, batching=False)
+    database = await create_database(mediator, system, batching=False)
     await asyncio.gather(
         *(mediator.create(database, CLASS, unique(), hits=number) for number in range(5))
     )
@@ -309,15 +315,15 @@ async def test_a_class_without_the_annotation_never_waits(mediator: Service, sys
 
 
 async def test_only_the_direction_that_is_required_waits(mediator: Service, system: str) -> None:
-    database = await placed(mediator, system, batching=True, annotations=THROUGHPUT[1:])
+    database = await create_database(mediator, system, batching=True, annotations=THROUGHPUT[1:])
     id_ = unique()
     await mediator.create(database, CLASS, id_, hits=0)
     await asyncio.gather(*(mediator.get(database, CLASS, id_) for _ in range(5)))
     assert {event.operation for event in batches_of(mediator, database)} == {"write"}
 
 
-async def test_objects_that_expire_are_as_without(mediator: Service, system: str) -> None:
-    database = await placed(mediator, system, batching=True, ttl_s=3600)
+async def test_batching_works_for_expiring_objects(mediator: Service, system: str) -> None:
+    database = await create_database(mediator, system, batching=True, ttl_s=3600)
     id_ = unique()
     await mediator.create(database, CLASS, id_, hits=0)
     await asyncio.gather(
@@ -340,7 +346,7 @@ async def test_the_wait_of_a_class_is_explained(mediator: Service, batched: str)
 async def test_a_state_that_was_never_written_refuses_nothing(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = await placed(mediator, "mongo", batching=True)
+    database = await create_database(mediator, "mongo", batching=True)
     id_, data = unique(), mediator.mediator.data
     await mediator.create(database, CLASS, id_, hits=1)
     session = mediator.mediator.systems.get("mongo").store.link.session  # type: ignore[attr-defined]
@@ -356,9 +362,9 @@ async def test_a_state_that_was_never_written_refuses_nothing(
         return bool(await apply_all(layout, steps))
 
     monkeypatch.setattr(session, "apply_all", apply_late)
-    minus = (OperatorCall("hits", Operator.INC, -1),)
+    decrement = (OperatorCall("hits", Operator.INC, -1),)
     route = await data.route(database, CLASS)
-    writes = [Update(database, CLASS, id_, unique(), operators=minus) for _ in range(2)]
+    writes = [Update(database, CLASS, id_, unique(), operators=decrement) for _ in range(2)]
     steps = [data.plan_single(route, write) for write in writes]
     calls = [step.first for step in steps if step is not None]
     results = await mediator.mediator.systems.get("mongo").write(calls)

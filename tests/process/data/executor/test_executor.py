@@ -59,28 +59,28 @@ async def test_a_projection_reads_only_the_systems_it_needs(mediator: Service, s
     await mediator.create(spread, "articles", "p", title="t", hits=3, body={"a": 1})
     hits = await mediator.get(spread, "articles", "p", ("hits",))
     assert (hits.values, hits.systems, set(hits.versions)) == ({"hits": 3}, ("redis",), {"hits"})
-    both = await mediator.get(spread, "articles", "p", ("hits", "title"))
-    assert both.values == {"hits": 3, "title": "t"}
-    assert set(both.systems) == {"redis", "postgres"}
-    none = await mediator.get(spread, "articles", "p", ())
-    assert (none.values, none.versions) == ({}, {})
+    projection = await mediator.get(spread, "articles", "p", ("hits", "title"))
+    assert projection.values == {"hits": 3, "title": "t"}
+    assert set(projection.systems) == {"redis", "postgres"}
+    empty = await mediator.get(spread, "articles", "p", ())
+    assert (empty.values, empty.versions) == ({}, {})
 
 
-async def test_an_object_created_anew_shows_nothing_of_the_deleted_one(
+async def test_a_recreated_object_shows_nothing_of_the_deleted_one(
     mediator: Service, spread: str
 ) -> None:
     route = mediator.mediator.data.model.databases[spread].classes["articles"]
     calls = mediator.mediator.calls
     await mediator.create(spread, "articles", "born", title="old", hits=7, body={"old": True})
-    # The delete and the create reach the anchor only: what a crash between the steps leaves.
+    # The delete and the create reach the anchor only, as after a crash between the steps.
     for operation in (
         Delete(spread, "articles", "born", unique()),
         Create(spread, "articles", "born", unique(), values={"title": "new"}),
     ):
         await calls.write(plan_write(route, operation, {}).first)
-    seen = await mediator.get(spread, "articles", "born")
-    assert seen.values == {"title": "new"}
-    assert seen.versions["hits"] is None
+    outcome = await mediator.get(spread, "articles", "born")
+    assert outcome.values == {"title": "new"}
+    assert outcome.versions["hits"] is None
 
 
 @pytest.mark.usefixtures("patient")
@@ -89,11 +89,11 @@ async def test_concurrent_revisions_lose_nothing(mediator: Service, either: str,
     id_ = unique()
     await mediator.create(either, "articles", id_, title="", hits=0)
 
-    def more(document: dict[str, Any]) -> dict[str, Any]:
+    def append(document: dict[str, Any]) -> dict[str, Any]:
         return {**document, name: document[name] + ("x" if name == "title" else 1)}
 
     revisions = [
-        ReadModifyWrite(either, "articles", id_, unique(), compute=more) for _ in range(32)
+        ReadModifyWrite(either, "articles", id_, unique(), compute=append) for _ in range(32)
     ]
     await asyncio.gather(*map(mediator.mediator.data.write, revisions))
     values = await mediator.values(either, "articles", id_)
@@ -111,30 +111,34 @@ async def test_a_revision_that_changes_nothing_writes_nothing(
 
 
 @pytest.mark.parametrize("kind", ["revision", "update"])
-async def test_a_repetition_of_what_changed_nothing_leaves_later_writes_alone(
+async def test_a_repetition_of_an_empty_change_leaves_later_writes_alone(
     mediator: Service, either: str, kind: str
 ) -> None:
-    """A's attempt finds nothing to change; B writes; A, who got no answer, sends it again."""
+    """A's write changes nothing; B writes; A, who got no answer, retries."""
     id_, data = unique(), mediator.mediator.data
     await mediator.create(either, "articles", id_, title="open", hits=1)
     before = versions(await mediator.get(either, "articles", id_))
 
-    def opened(operation: str, fingerprint: str) -> WriteOperation:
+    def make_write(operation: str, fingerprint: str) -> WriteOperation:
         head = (either, "articles", id_, operation, ANYTHING, fingerprint)
         if kind == "update":
             return Update(*head)
         return ReadModifyWrite(*head, compute=lambda now: {**now, "title": "open"})
 
-    operation = opened(unique(), "f")
+    operation = make_write(unique(), "f")
     first = await data.write(operation)
     assert (versions(first), first.values) == (before, {"title": "open", "hits": 1})
     assert versions(await mediator.get(either, "articles", id_)) == before
     later = Update(either, "articles", id_, unique(), values={"title": "closed"})
     await data.write(later)
-    again = await data.recall(operation) or await data.write(operation)
-    assert (again.replayed, again.values, again.versions) == (True, first.values, first.versions)
+    repeated = await data.recall(operation) or await data.write(operation)
+    assert (repeated.replayed, repeated.values, repeated.versions) == (
+        True,
+        first.values,
+        first.versions,
+    )
     assert await mediator.values(either, "articles", id_) == {"title": "closed", "hits": 1}
-    other = opened(operation.operation, "g")
+    other = make_write(operation.operation, "g")
     with pytest.raises(IdempotencyReused):
         await data.recall(other) or await data.write(other)
 
@@ -146,16 +150,16 @@ async def test_a_repeated_operation_is_answered_and_not_repeated(
     data = mediator.mediator.data
     create = Create(either, "articles", id_, unique(), fingerprint="f", values={"hits": 0})
     first = await data.write(create)
-    again = await data.recall(create) or await data.write(create)
-    assert (again.versions, again.created, again.replayed) == (first.versions, True, True)
-    counted = inc(either, "articles", id_, operation=unique(), fingerprint="g")
-    assert await data.recall(counted) is None
-    once = await data.write(counted)
-    twice = await data.write(counted)
+    repeated = await data.recall(create) or await data.write(create)
+    assert (repeated.versions, repeated.created, repeated.replayed) == (first.versions, True, True)
+    increment = inc(either, "articles", id_, operation=unique(), fingerprint="g")
+    assert await data.recall(increment) is None
+    once = await data.write(increment)
+    twice = await data.write(increment)
     assert twice.replayed
     assert twice.values == once.values == {"hits": 1}
     assert await mediator.values(either, "articles", id_) == {"hits": 1}
-    other = inc(either, "articles", id_, operation=counted.operation, fingerprint="h")
+    other = inc(either, "articles", id_, operation=increment.operation, fingerprint="h")
     with pytest.raises(IdempotencyReused):
         await data.recall(other)
     with pytest.raises(IdempotencyReused):

@@ -49,7 +49,7 @@ async def test_create_refuses_an_existing_object(mediator: Service, either: str)
         (ReadModifyWrite, Condition(versions=({"main": 1},)), PreconditionFailed),
     ],
 )
-async def test_conditions_on_an_object_that_is_not_there(
+async def test_conditions_on_a_missing_object(
     mediator: Service, either: str, kind: Any, condition: Condition, error: type[MediatorError]
 ) -> None:
     with pytest.raises(error):
@@ -66,16 +66,16 @@ async def test_if_match_binds_to_the_versions_seen(
 ) -> None:
     id_ = unique()
     await mediator.create(either, "articles", id_, title="one", hits=1)
-    seen = versions(await mediator.get(either, "articles", id_))
+    old_versions = versions(await mediator.get(either, "articles", id_))
     await mediator.mediator.data.write(inc(either, "articles", id_))
     members = {} if kind is Delete else {"values": {"title": "two"}}
-    stale = Condition(versions=(seen,))
+    stale = Condition(versions=(old_versions,))
     with pytest.raises(PreconditionFailed):
         await mediator.mediator.data.write(
             kind(either, "articles", id_, unique(), condition=stale, **members)
         )
-    now = versions(await mediator.get(either, "articles", id_))
-    several = Condition(versions=(seen, now))
+    new_versions = versions(await mediator.get(either, "articles", id_))
+    several = Condition(versions=(old_versions, new_versions))
     await mediator.mediator.data.write(
         kind(either, "articles", id_, unique(), condition=several, **members)
     )
@@ -87,20 +87,25 @@ async def test_if_match_binds_to_the_versions_seen(
 
 async def test_if_match_on_one_group_leaves_the_others_free(mediator: Service, spread: str) -> None:
     await mediator.create(spread, "articles", "g", title="t", hits=0)
-    seen = versions(await mediator.get(spread, "articles", "g", ("title",)))
+    old_versions = versions(await mediator.get(spread, "articles", "g", ("title",)))
     await mediator.mediator.data.write(inc(spread, "articles", "g"))
-    bound = Update(
-        spread, "articles", "g", unique(), Condition(versions=(seen,)), values={"title": "new"}
+    update = Update(
+        spread,
+        "articles",
+        "g",
+        unique(),
+        Condition(versions=(old_versions,)),
+        values={"title": "new"},
     )
-    await mediator.mediator.data.write(bound)
+    await mediator.mediator.data.write(update)
     with pytest.raises(PreconditionFailed):
         await mediator.mediator.data.write(
-            bound.__class__(
+            update.__class__(
                 spread,
                 "articles",
                 "g",
                 unique(),
-                Condition(versions=(seen,)),
+                Condition(versions=(old_versions,)),
                 values={"title": "x"},
             )
         )
@@ -108,17 +113,17 @@ async def test_if_match_on_one_group_leaves_the_others_free(mediator: Service, s
 
 async def test_a_group_that_must_be_absent(mediator: Service, spread: str) -> None:
     await mediator.create(spread, "articles", "abs", title="t")
-    seen = versions(await mediator.get(spread, "articles", "abs"))
-    assert None not in seen.values()
-    wrong = Condition(versions=({**seen, "hits": None},))
+    present_versions = versions(await mediator.get(spread, "articles", "abs"))
+    assert None not in present_versions.values()
+    wrong = Condition(versions=({**present_versions, "hits": None},))
     with pytest.raises(PreconditionFailed):
         await mediator.mediator.data.write(inc(spread, "articles", "abs", condition=wrong))
 
 
 async def test_of_concurrent_writes_on_one_version_one_wins(mediator: Service, single: str) -> None:
     await mediator.create(single, "articles", "race", title="t", hits=0)
-    seen = Condition(versions=(versions(await mediator.get(single, "articles", "race")),))
-    writes = [inc(single, "articles", "race", condition=seen) for _ in range(16)]
+    condition = Condition(versions=(versions(await mediator.get(single, "articles", "race")),))
+    writes = [inc(single, "articles", "race", condition=condition) for _ in range(16)]
     results = await asyncio.gather(
         *map(mediator.mediator.data.write, writes), return_exceptions=True
     )
@@ -131,17 +136,17 @@ async def test_a_class_may_require_if_match(mediator: Service) -> None:
     database = await mediator.put_schema({"articles": {**SPREAD, "require_if_match": True}})
     data = mediator.mediator.data
     await data.write(Put(database, "articles", "x", unique(), values={"title": "t", "hits": 0}))
-    refused: list[Any] = [
+    unconditional: list[Any] = [
         Put(database, "articles", "x", unique(), values={"title": "u"}),
         inc(database, "articles", "x"),
         Delete(database, "articles", "x", unique()),
         ReadModifyWrite(database, "articles", "x", unique(), compute=lambda d: {**d, "title": "u"}),
     ]
-    for operation in refused:
+    for operation in unconditional:
         with pytest.raises(PreconditionRequired):
             await data.write(operation)
-    assert all(isinstance(a, PreconditionRequired) for a in await data.batch(refused))
-    seen = Condition(versions=(versions(await mediator.get(database, "articles", "x")),))
-    await data.write(inc(database, "articles", "x", condition=seen))
+    assert all(isinstance(a, PreconditionRequired) for a in await data.batch(unconditional))
+    condition = Condition(versions=(versions(await mediator.get(database, "articles", "x")),))
+    await data.write(inc(database, "articles", "x", condition=condition))
     await data.write(inc(database, "articles", "x", condition=PRESENT))
     assert await mediator.values(database, "articles", "x") == {"title": "t", "hits": 2}

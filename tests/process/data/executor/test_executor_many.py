@@ -46,11 +46,11 @@ async def test_a_batch_keeps_the_order_of_each_object(mediator: Service, either:
         Get(either, "articles", id_),
     ]
     answers = await mediator.mediator.data.batch(operations)
-    seen = [a.values if isinstance(a, Outcome) else type(a) for a in answers]
-    assert seen[2] == {"hits": 1}
-    assert seen[5] == {"title": "t", "hits": 20}
-    assert seen[7:9] == [NotFound, NotFound]
-    assert seen[10] == {"hits": 5}
+    results = [a.values if isinstance(a, Outcome) else type(a) for a in answers]
+    assert results[2] == {"hits": 1}
+    assert results[5] == {"title": "t", "hits": 20}
+    assert results[7:9] == [NotFound, NotFound]
+    assert results[10] == {"hits": 5}
 
 
 async def test_a_failed_operation_does_not_fail_its_batch(mediator: Service, either: str) -> None:
@@ -82,19 +82,19 @@ async def test_a_thousand_operations(mediator: Service, spread: str) -> None:
         assert await mediator.values(spread, "articles", id_) == {"title": id_, "hits": 100}
 
 
-async def test_a_system_that_is_down_fails_only_what_needs_it(
+async def test_a_system_that_is_down_fails_only_operations_that_need_it(
     mediator: Service, spread: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await mediator.create(spread, "articles", "down", title="t", hits=0)
     data = mediator.mediator.data
     redis = mediator.mediator.systems.get("redis").store
 
-    async def away(calls: object) -> Any:
+    async def fail(calls: object) -> Any:
         raise StoreUnavailable("connection refused")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(redis, "write", away)
-        patched.setattr(redis, "read", away)
+    with monkeypatch.context() as patch:
+        patch.setattr(redis, "write", fail)
+        patch.setattr(redis, "read", fail)
         answers = await data.batch(
             [
                 inc(spread, "articles", "down"),
@@ -120,13 +120,13 @@ async def test_a_listing_pages_through_a_class(mediator: Service, either: str) -
     ids = [item.outcome.id for item in await pages(data, everything)]
     assert ids == [f"a{n}" for n in range(7)]
     ranking = Query(database, "articles", order=(OrderBy(("hits",), descending=True),), limit=2)
-    seen: list[tuple[Any, str]] = []
+    ranks: list[tuple[Any, str]] = []
     for item in await pages(data, ranking):
         values = item.outcome.values
         assert values is not None
         assert values["title"] == f"t{item.outcome.id[1:]}"
-        seen.append((values["hits"], item.outcome.id))
-    assert seen == sorted(((n % 3, f"a{n}") for n in range(7)), reverse=True)
+        ranks.append((values["hits"], item.outcome.id))
+    assert ranks == sorted(((n % 3, f"a{n}") for n in range(7)), reverse=True)
 
 
 async def test_operators_on_two_systems_are_refused_as_a_whole(mediator: Service) -> None:
@@ -134,11 +134,11 @@ async def test_operators_on_two_systems_are_refused_as_a_whole(mediator: Service
     fields["two"]["group"] = "two"
     database = await mediator.put_schema({"pairs": {"fields": fields}})
     assert len(mediator.systems_of(database, "pairs")) == 2
-    most = 2**63 - 1
+    maximum = 2**63 - 1
     for full, id_ in (("one", "a"), ("two", "b")):
-        start = {"one": 0, "two": 0, full: most}
+        start = {"one": 0, "two": 0, full: maximum}
         await mediator.create(database, "pairs", id_, **start)
-        both = Update(
+        update = Update(
             database,
             "pairs",
             id_,
@@ -146,6 +146,6 @@ async def test_operators_on_two_systems_are_refused_as_a_whole(mediator: Service
             operators=tuple(OperatorCall(name, Operator.INC, 1) for name in fields),
         )
         with pytest.raises(OperatorRefused) as caught:
-            await mediator.mediator.data.write(both)
+            await mediator.mediator.data.write(update)
         assert caught.value.locations[0].pointer == f"/{full}"
         assert await mediator.values(database, "pairs", id_) == start

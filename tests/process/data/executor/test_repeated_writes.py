@@ -1,4 +1,4 @@
-"""Writes that are read, computed and written: a repetition gets the first answer."""
+"""Repetitions of writes that are read, computed and written get the first answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.process.service import Service, field_on, unique
 
 
 def head(database: str, id_: str, condition: Condition = ANYTHING) -> dict[str, Any]:
-    """Return the members of an operation that is remembered."""
+    """Return the members of an operation with an idempotency key."""
     return {
         "database": database,
         "class_name": "articles",
@@ -33,22 +33,22 @@ def head(database: str, id_: str, condition: Condition = ANYTHING) -> dict[str, 
     }
 
 
-async def sent_twice(
+async def send_twice(
     mediator: Service, operation: WriteOperation, between: WriteOperation
 ) -> tuple[Outcome, Outcome]:
-    """Return the answers to a write and its repetition, in a batch, with another in between."""
+    """Send a write, another one `between`, and the repetition in a batch; return both answers."""
     data = mediator.mediator.data
     first = await data.write(operation)
     await data.write(between)
-    [again] = await data.batch([operation])
-    assert isinstance(again, Outcome), again
-    return first, again
+    [repeated] = await data.batch([operation])
+    assert isinstance(repeated, Outcome), repeated
+    return first, repeated
 
 
-def check_same(first: Outcome, again: Outcome) -> None:
-    assert again.replayed
+def check_same(first: Outcome, repeated: Outcome) -> None:
+    assert repeated.replayed
     assert not first.replayed
-    assert (again.values, again.versions) == (first.values, first.versions)
+    assert (repeated.values, repeated.versions) == (first.values, first.versions)
 
 
 async def test_a_revision_is_computed_once(mediator: Service, single: str) -> None:
@@ -60,12 +60,12 @@ async def test_a_revision_is_computed_once(mediator: Service, single: str) -> No
 
     revision = ReadModifyWrite(**head(single, id_), compute=compute)
     other = Update(single, "articles", id_, unique(), values={"title": "z"})
-    check_same(*await sent_twice(mediator, revision, other))
+    check_same(*await send_twice(mediator, revision, other))
     assert await mediator.values(single, "articles", id_) == {"title": "z", "hits": 0}
 
 
 @pytest.mark.parametrize("is_bound", [False, True])
-async def test_a_revision_that_refuses_what_it_made_is_not_computed_again(
+async def test_a_revision_that_refuses_its_own_result_is_not_recomputed(
     mediator: Service, single: str, is_bound: bool
 ) -> None:
     id_ = unique()
@@ -76,11 +76,11 @@ async def test_a_revision_that_refuses_what_it_made_is_not_computed_again(
             raise Invalid("The test fails.")
         return {**document, "title": "y"}
 
-    seen = versions(await mediator.get(single, "articles", id_))
-    condition = Condition(versions=(seen,)) if is_bound else ANYTHING
+    present_versions = versions(await mediator.get(single, "articles", id_))
+    condition = Condition(versions=(present_versions,)) if is_bound else ANYTHING
     revision = ReadModifyWrite(**head(single, id_, condition), compute=compute)
     other = Update(single, "articles", id_, unique(), values={"hits": 1})
-    check_same(*await sent_twice(mediator, revision, other))
+    check_same(*await send_twice(mediator, revision, other))
 
 
 async def test_a_revision_of_an_object_that_is_gone_is_answered(
@@ -89,7 +89,7 @@ async def test_a_revision_of_an_object_that_is_gone_is_answered(
     id_ = unique()
     await mediator.create(single, "articles", id_, title="x", hits=0)
     revision = ReadModifyWrite(**head(single, id_), compute=lambda old: {**old, "title": "y"})
-    check_same(*await sent_twice(mediator, revision, Delete(single, "articles", id_, unique())))
+    check_same(*await send_twice(mediator, revision, Delete(single, "articles", id_, unique())))
     with pytest.raises(NotFound):
         await mediator.get(single, "articles", id_)
 
@@ -100,19 +100,19 @@ async def test_a_write_on_one_of_several_versions_is_answered(
 ) -> None:
     id_ = unique()
     await mediator.create(single, "articles", id_, title="x", hits=0)
-    now = versions(await mediator.get(single, "articles", id_))
-    either = Condition(versions=({"main": 1}, now))
+    present_versions = versions(await mediator.get(single, "articles", id_))
+    either = Condition(versions=({"main": 1}, present_versions))
     members = {} if kind is Delete else {"values": {"title": "y"}}
     operation = kind(**head(single, id_, either), **members)
     other = Put(single, "articles", id_, unique(), values={"title": "z"})
-    check_same(*await sent_twice(mediator, operation, other))
+    check_same(*await send_twice(mediator, operation, other))
     assert await mediator.values(single, "articles", id_) == {"title": "z"}
     with pytest.raises(PreconditionFailed):
         await mediator.mediator.data.write(kind(**head(single, id_, either), **members))
 
 
 @pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
-async def test_an_update_of_a_part_of_what_is_unique_is_answered(
+async def test_an_update_of_a_part_of_a_unique_key_is_answered(
     mediator: Service, system: str
 ) -> None:
     fields = {"title": field_on(system, index=True), "year": field_on(system, "integer")}
@@ -121,7 +121,7 @@ async def test_an_update_of_a_part_of_what_is_unique_is_answered(
     )
     await mediator.create(database, "articles", "a", title="x", year=1)
     update = Update(**head(database, "a"), values={"title": "y"})
-    check_same(*await sent_twice(mediator, update, Delete(database, "articles", "a", unique())))
+    check_same(*await send_twice(mediator, update, Delete(database, "articles", "a", unique())))
 
 
 async def test_a_key_of_another_revision_is_refused_before_it_is_computed(

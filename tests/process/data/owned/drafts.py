@@ -29,7 +29,7 @@ RUN: Final = "0" * 32
 
 
 FLOW_ID, VIEW_ID, QUERY_ID = "<flow>", "<view>", "<query>"
-"""Stand in a path for what an administrator has created over the drafts."""
+"""Placeholders in paths for an administrator's flow, view and query over the drafts."""
 
 
 NDJSON: Final = {"content-type": "application/x-ndjson"}
@@ -73,7 +73,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 @dataclass
 class Drafts:
-    """A database with Bob's objects, and the keys of those who request them."""
+    """A database with Bob's objects, and the keys of the callers."""
 
     running: Guarded
     database: str
@@ -82,15 +82,15 @@ class Drafts:
     operator: dict[str, str]
     ids: dict[str, str] = field(default_factory=dict)
 
-    async def request(self, who: str, method: str, path: str, **request: Any) -> httpx.Response:
-        headers = {**getattr(self, who), **request.pop("headers", {})}
+    async def request(self, caller: str, method: str, path: str, **request: Any) -> httpx.Response:
+        headers = {**getattr(self, caller), **request.pop("headers", {})}
         for name, id_ in self.ids.items():
             path = path.replace(name, id_)
         path = f"/v1/{self.database}/{path}"
         return await self.running.data.request(method, path, headers=headers, **request)
 
     async def put_bobs(self) -> str:
-        """Make Bob's object what the tests expect; returns its ETag."""
+        """Reset Bob's objects to the state that tests expect; return the ETag of the draft."""
         body = {"title": SECRET, "hits": 7}
         answer = await self.request("bob", "PUT", "drafts/bobs", json=body)
         assert answer.status_code in (200, 201), answer.text
@@ -113,24 +113,24 @@ async def fill(running: Guarded) -> Drafts:
     assert answer.status_code == 200, answer.text
     route = running.container.mediator.data.model.databases[database].classes["drafts"]
     assert [fragment.system for fragment in route.fragments] == ["postgres", "redis"]
-    found = Drafts(running, database, ada, bob, operator)
-    await found.put_bobs()
-    await found.request("operator", "PUT", "notes/n", json={"title": "n", "draft": "bobs"})
-    await define(found)
-    return found
+    drafts = Drafts(running, database, ada, bob, operator)
+    await drafts.put_bobs()
+    await drafts.request("operator", "PUT", "notes/n", json={"title": "n", "draft": "bobs"})
+    await define(drafts)
+    return drafts
 
 
-async def define(found: Drafts) -> None:
-    """Have an administrator define what shows drafts."""
+async def define(drafts: Drafts) -> None:
+    """Have an administrator define a flow, a view and a query over the drafts."""
     definitions = (
         (FLOW_ID, "message-flows", FLOW),
         (VIEW_ID, "incremental-views", {"class": "drafts"}),
         (QUERY_ID, "standing-queries", STANDING_QUERY),
     )
     for name, path, document in definitions:
-        answer = await found.request("operator", "POST", path, json=document)
+        answer = await drafts.request("operator", "POST", path, json=document)
         assert answer.status_code == 201, answer.text
-        found.ids[name] = answer.json()["id"]
+        drafts.ids[name] = answer.json()["id"]
 
 
 async def state_metrics(running: Guarded) -> None:
@@ -141,9 +141,9 @@ async def state_metrics(running: Guarded) -> None:
     await control.amend("postgres", metrics={**slow, "read_latency": 1e-6})
 
 
-def a_batch(*operations: dict[str, Any]) -> dict[str, Any]:
-    named = [{"class": "drafts", "id": "bobs", **operation} for operation in operations]
-    return {"json": {"operations": named}}
+def batch_request(*operations: dict[str, Any]) -> dict[str, Any]:
+    complete = [{"class": "drafts", "id": "bobs", **operation} for operation in operations]
+    return {"json": {"operations": complete}}
 
 
 JOB: Final = {"kind": "example.count", "spec": {"records": {"class": "drafts"}, "field": "title"}}
@@ -155,7 +155,7 @@ FILTER: Final = {"eq": ["title", SECRET]}
 SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hits"}}}}
 
 
-# What Ada requests to get at Bob's object, by route; and the status that she is answered with.
+# Ada's requests for Bob's object by route, with the status of the answer.
 JOINED: Final = {"class": "notes", "join": {"as": "d", "class": "drafts", "on": {"id": "id"}}}
 STANDING_QUERY: Final = {
     "relations": {"n": {"class": "notes"}, "d": {"class": "drafts"}},
@@ -240,13 +240,13 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     ],
     "HEAD /v1/{database}/{class}/export": [(200, "drafts/export", {})],
     "POST /v1/{database}/batch": [
-        (200, "batch", a_batch({"op": "get"})),
-        (200, "batch", a_batch({"op": "put", "body": {}}, {"op": "get"}, {"op": "delete"})),
-        (200, "batch", a_batch({"op": "patch", "body": {"title": "x"}}, {"op": "get"})),
-        (200, "batch", a_batch({"op": "update", "body": {"hits": {"inc": 1}}})),
+        (200, "batch", batch_request({"op": "get"})),
+        (200, "batch", batch_request({"op": "put", "body": {}}, {"op": "get"}, {"op": "delete"})),
+        (200, "batch", batch_request({"op": "patch", "body": {"title": "x"}}, {"op": "get"})),
+        (200, "batch", batch_request({"op": "update", "body": {"hits": {"inc": 1}}})),
     ],
     "POST /v1/{database}/transactions": [
-        (403, "transactions", a_batch({"op": "patch", "body": {"title": "x"}})),
+        (403, "transactions", batch_request({"op": "patch", "body": {"title": "x"}})),
         (
             403,
             "transactions",
@@ -348,7 +348,7 @@ VOLATILE: Final = {"x-request-id", "server-timing", "date", "content-length"}
 
 
 class Interrupted:
-    """A data plane on which another client acts once, right after the next read."""
+    """A data plane on which another client acts once, directly after the next read."""
 
     def __init__(self, plane: DataPlane, meanwhile: Callable[[], Awaitable[object]]) -> None:
         self._plane = plane
@@ -375,7 +375,7 @@ OPERATIONS: Final[dict[str, Callable[[str, str], WriteOperation]]] = {
     "hits": lambda db, op: Update(db, "drafts", "race", op, values={"hits": 1}),
     "both": lambda db, op: Update(db, "drafts", "race", op, values={"hits": 1, "title": "a"}),
     "read_modify_write": lambda db, op: ReadModifyWrite(
-        db, "drafts", "race", op, compute=lambda shown: {**shown, "title": "a"}
+        db, "drafts", "race", op, compute=lambda document: {**document, "title": "a"}
     ),
     "delete": lambda db, op: Delete(db, "drafts", "race", op),
 }

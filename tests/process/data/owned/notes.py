@@ -1,4 +1,4 @@
-"""A database of its own with notes, whose objects may have owners, and a stream of words."""
+"""A database with notes, whose objects may have owners, and a stream of words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERY: Final[dict[str, Any]] = {
 
 
 class Notes(Drafts):
-    """Ada and Bob may read and write; a query finds a note when its title comes as a word."""
+    """Ada and Bob may read and write; a query joins a note with a word that is its title."""
 
     async def set(self, **classes: Any) -> None:
         """Set the schema: copies, and these classes."""
@@ -31,30 +31,30 @@ class Notes(Drafts):
         answer = await self.running.admin.put(path, json=body, headers=self.operator)
         assert answer.status_code == 200, answer.text
 
-    async def post(self, who: str, path: str, body: Any) -> dict[str, Any]:
-        answer = await self.request(who, "POST", path, json=body)
+    async def post(self, caller: str, path: str, body: Any) -> dict[str, Any]:
+        answer = await self.request(caller, "POST", path, json=body)
         assert answer.status_code < 300, answer.text
         document: dict[str, Any] = answer.json()
         return document
 
-    async def create(self, who: str, path: str, body: Any) -> str:
-        return str((await self.post(who, path, body))["id"])
+    async def create(self, caller: str, path: str, body: Any) -> str:
+        return str((await self.post(caller, path, body))["id"])
 
     async def declare(self, *streams: str) -> None:
         for name in streams:
             body = {"name": name, "attributes": {"title": "string"}}
             await self.post("operator", "event-streams", body)
 
-    async def query(self, who: str, into: dict[str, str] | None = None) -> str:
+    async def query(self, caller: str, into: dict[str, str] | None = None) -> str:
         """Create a standing query, and wait until it is executed."""
         values = {"values": {"title": "n.title"}}
         body = QUERY if into is None else {**QUERY, "into": {**into, **values}}
-        query = await self.create(who, "standing-queries", body)
-        await self.becomes(f"standing-queries/{query}", "ready")
+        query = await self.create(caller, "standing-queries", body)
+        await self.wait_for_state(f"standing-queries/{query}", "ready")
         return query
 
     async def write(self, title: str) -> None:
-        """Have Bob write a note, which is found then."""
+        """Have Bob write a note, which the query then finds."""
         body = {"author": "bob", "title": title}
         answer = await self.request("bob", "PUT", f"notes/{unique()}", json=body)
         assert answer.status_code == 201, answer.text
@@ -65,37 +65,37 @@ class Notes(Drafts):
         """Return a query, or a view, as the operator sees it."""
         answer = await self.request("operator", "GET", path)
         assert answer.status_code == 200, answer.text
-        shown: dict[str, Any] = answer.json()
-        return shown
+        document: dict[str, Any] = answer.json()
+        return document
 
-    async def becomes(self, path: str, state: str) -> None:
-        async def is_so() -> bool:
+    async def wait_for_state(self, path: str, state: str) -> None:
+        async def has_state() -> bool:
             return bool((await self.state(path))["state"] == state)
 
-        await eventually(is_so)
+        await eventually(has_state)
 
     async def titles(self, stream: str) -> list[str]:
         answer = await self.request("ada", "GET", f"event-streams/{stream}/tuples?after=0")
-        return [each["values"]["title"] for each in answer.json()["tuples"]]
+        return [tuple_["values"]["title"] for tuple_ in answer.json()["tuples"]]
 
-    async def shows(self, path: str, text: str) -> None:
-        """Wait until the operator is answered with a text."""
+    async def wait_for_text(self, path: str, text: str) -> None:
+        """Wait until a response to the operator contains a text."""
 
-        async def is_so() -> bool:
+        async def has_text() -> bool:
             return text in (await self.request("operator", "GET", path)).text
 
-        await eventually(is_so)
+        await eventually(has_text)
 
 
 async def notes_of(running: Guarded, notes: dict[str, Any]) -> Notes:
-    """Make a database whose class of notes is declared so."""
+    """Create a database whose class of notes has this declaration."""
     tenancy, database = running.container.mediator.tenancy, unique("db")
     await tenancy.own(running.owner, database)
-    created = [
+    keys = [
         await tenancy.create_key(running.owner, name, ["read", "write"]) for name in ("ada", "bob")
     ]
-    ada, bob = (bearer(key["key"]) for key in created)
-    made = Notes(running, database, ada, bob, await running.headers("operator", "write"))
-    await made.set(notes=notes)
-    await made.declare("words")
-    return made
+    ada, bob = (bearer(key["key"]) for key in keys)
+    instance = Notes(running, database, ada, bob, await running.headers("operator", "write"))
+    await instance.set(notes=notes)
+    await instance.declare("words")
+    return instance

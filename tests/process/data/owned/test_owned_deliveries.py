@@ -15,17 +15,19 @@ QUERY: dict[str, Any] = {
 }
 
 
-async def test_who_may_not_write_all_objects_creates_no_query_into_a_class(drafts: Drafts) -> None:
+async def test_a_caller_who_may_not_write_all_objects_creates_no_query_into_a_class(
+    drafts: Drafts,
+) -> None:
     answer = await drafts.request("operator", "POST", "event-streams", json=STREAM)
     assert answer.status_code == 201, answer.text
     refused = await drafts.request("ada", "POST", "standing-queries", json=QUERY)
     assert (refused.status_code, refused.json()["scope"]) == (403, "admin")
-    # Reading alone is permitted to her.
-    without = {name: member for name, member in QUERY.items() if name != "into"}
-    allowed = await drafts.request("ada", "POST", "standing-queries", json=without)
+    # She may read.
+    reading_only = {name: member for name, member in QUERY.items() if name != "into"}
+    allowed = await drafts.request("ada", "POST", "standing-queries", json=reading_only)
     assert allowed.status_code == 201, allowed.text
-    made = await drafts.request("operator", "POST", "standing-queries", json=QUERY)
-    assert made.status_code == 201, made.text
-    for each in (allowed, made):
-        path = f"standing-queries/{each.json()['id']}"
+    created = await drafts.request("operator", "POST", "standing-queries", json=QUERY)
+    assert created.status_code == 201, created.text
+    for answer in (allowed, created):
+        path = f"standing-queries/{answer.json()['id']}"
         assert (await drafts.request("operator", "DELETE", path)).status_code == 204

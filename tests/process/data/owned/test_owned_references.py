@@ -1,4 +1,4 @@
-"""A deletion that foreign keys forbid names nothing that its sender may not read."""
+"""The refusal of a deletion by foreign keys names only objects that the sender may read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA: Final[dict[str, Any]] = {
         "drafts": {"owner_field": "owner", "fields": {"author": AUTHOR, "owner": OWNER}},
     }
 }
-SHOWN: Final = {
+VISIBLE: Final = {
     "operator": {"articles", "drafts"},
     "ada": {"articles"},  # the draft is Bob's
     "writer": set[str](),  # of authors alone
@@ -28,7 +28,7 @@ SHOWN: Final = {
 
 @pytest.fixture(scope="module")
 async def senders(drafts: Drafts) -> dict[str, dict[str, str]]:
-    """The keys of those who delete, and of Bob; `database` is the path."""
+    """The headers of the senders; `database` has the path."""
     running, database = drafts.running, unique("db")
     await running.container.mediator.tenancy.own(running.owner, database)
     operator = drafts.operator
@@ -46,17 +46,17 @@ async def senders(drafts: Drafts) -> dict[str, dict[str, str]]:
     return {**keys, "database": {"path": f"/v1/{database}"}}
 
 
-@pytest.mark.parametrize("who", SHOWN)
-async def test_a_refusal_names_what_its_sender_may_read(
+@pytest.mark.parametrize("who", VISIBLE)
+async def test_a_refusal_names_only_objects_that_its_sender_may_read(
     drafts: Drafts, senders: dict[str, dict[str, str]], who: str
 ) -> None:
     data, path, headers = drafts.running.data, senders["database"]["path"], senders[who]
-    gone = {"op": "delete", "class": "authors", "id": "a"}
+    deletion = {"op": "delete", "class": "authors", "id": "a"}
     single = await data.delete(f"{path}/authors/a", headers=headers)
     transaction = await data.post(
-        f"{path}/transactions", json={"operations": [gone]}, headers=headers
+        f"{path}/transactions", json={"operations": [deletion]}, headers=headers
     )
-    batch = await data.post(f"{path}/batch", json={"operations": [gone]}, headers=headers)
+    batch = await data.post(f"{path}/batch", json={"operations": [deletion]}, headers=headers)
     many = await data.delete(f"{path}/authors?all=true", headers=headers)
     assert (single.status_code, transaction.status_code) == (409, 409)
     problems = [single.json(), transaction.json(), batch.json()[0]["problem"]]
@@ -64,10 +64,10 @@ async def test_a_refusal_names_what_its_sender_may_read(
         problems += many.json()["problems"]
     for problem in problems:
         assert problem["type"] == "/problems/still-referenced"
-        assert {each["class"] for each in problem.get("references", ())} == SHOWN[who]
+        assert {reference["class"] for reference in problem.get("references", ())} == VISIBLE[who]
         text = str(problem)
-        assert ("bobs-draft" in text) == ("drafts" in SHOWN[who])
-        assert ("an-article" in text) == ("articles" in SHOWN[who])
+        assert ("bobs-draft" in text) == ("drafts" in VISIBLE[who])
+        assert ("an-article" in text) == ("articles" in VISIBLE[who])
 
 
 async def test_owners_refer_from_their_own_objects(

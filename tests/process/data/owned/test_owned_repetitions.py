@@ -1,4 +1,4 @@
-"""Repetitions of writes to own objects: the first answer, whatever the object is by then."""
+"""Repetitions of writes to own objects get the first answer, whatever the object is now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.process.data.owned.drafts import JSON_PATCH, SECRET, UPDATE, Drafts, a_batch
+from tests.process.data.owned.drafts import JSON_PATCH, SECRET, UPDATE, Drafts, batch_request
 from tests.process.service import unique
 
 ABSENT: Final = {"if-none-match": "*"}
@@ -52,10 +52,13 @@ async def test_a_repeated_write_is_answered_like_the_first(
     assert first.status_code in (200, 201, 204), first.text
     await meanwhile(drafts, path)
     before = await drafts.request("operator", "GET", path)
-    again = await drafts.request("ada", method, path, **send)
-    assert again.status_code == first.status_code, again.text
-    assert again.headers["idempotency-replayed"] == "true"
-    assert (again.content, again.headers.get("etag")) == (first.content, first.headers.get("etag"))
+    repeated = await drafts.request("ada", method, path, **send)
+    assert repeated.status_code == first.status_code, repeated.text
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert (repeated.content, repeated.headers.get("etag")) == (
+        first.content,
+        first.headers.get("etag"),
+    )
     after = await drafts.request("operator", "GET", path)
     assert (after.status_code, after.headers.get("etag")) == (
         before.status_code,
@@ -68,19 +71,19 @@ async def test_items_of_a_repeated_batch_are_answered_like_the_first(
     drafts: Drafts, class_name: str
 ) -> None:
     ids, key = [unique() for _ in range(3)], {"idempotency-key": unique("key")}
-    made = [{"op": "put", "id": id_, "body": {"title": "x"}} for id_ in ids]
-    first = await batch(drafts, class_name, key, made)
-    assert [one["status"] for one in first] == [201, 201, 201]
+    puts = [{"op": "put", "id": id_, "body": {"title": "x"}} for id_ in ids]
+    first = await batch(drafts, class_name, key, puts)
+    assert [item["status"] for item in first] == [201, 201, 201]
     await delete(drafts, f"{class_name}/{ids[0]}")
     await give_away(drafts, f"{class_name}/{ids[1]}")
-    again = await batch(drafts, class_name, key, made)
-    assert again == [{**one, "replayed": True} for one in first]
+    repeated = await batch(drafts, class_name, key, puts)
+    assert repeated == [{**item, "replayed": True} for item in first]
 
 
 async def batch(
     drafts: Drafts, class_name: str, key: dict[str, str], operations: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    request = a_batch(*({"class": class_name, **one} for one in operations))
+    request = batch_request(*({"class": class_name, **item} for item in operations))
     request["headers"] = {**request.get("headers", {}), **key}
     results: list[dict[str, Any]] = (await drafts.request("ada", "POST", "batch", **request)).json()
     return results

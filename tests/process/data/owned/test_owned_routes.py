@@ -1,4 +1,4 @@
-"""Objects that belong to subjects: all others get 404 for them, on every route.
+"""Objects with owners: other subjects get 404 for them on every route.
 
 Ada and Bob may both read and write the class `drafts`, whose objects belong to their `author`."""
 
@@ -28,9 +28,9 @@ async def test_no_route_reveals_an_object_of_another_owner(drafts: Drafts, route
         assert SECRET not in answer.text.replace(path, "")
         assert tag not in answer.text
         assert answer.headers.get("etag") != tag
-    kept = await drafts.request("bob", "GET", "drafts/bobs")
-    assert kept.json() == {"id": "bobs", "author": "bob", "title": SECRET, "hits": 7}
-    assert kept.headers["etag"] == tag
+    draft = await drafts.request("bob", "GET", "drafts/bobs")
+    assert draft.json() == {"id": "bobs", "author": "bob", "title": SECRET, "hits": 7}
+    assert draft.headers["etag"] == tag
 
 
 async def test_lists_and_sums_are_of_ones_own_objects(drafts: Drafts) -> None:
@@ -53,15 +53,15 @@ async def test_lists_and_sums_are_of_ones_own_objects(drafts: Drafts) -> None:
 
 
 async def test_totals_are_of_ones_own_objects(drafts: Drafts) -> None:
-    """An estimate would be made of statistics that others' objects have a part in."""
+    """An estimate would use statistics that include the objects of others."""
     await drafts.put_bobs()
     for number in range(3):
         await drafts.request("ada", "PUT", f"drafts/adas{number}", json={"title": "mine"})
     for count in ("exact", "estimated"):
         page = await drafts.request("ada", "GET", f"drafts?limit=1&count={count}")
         assert (page.json()["total"], page.json()["count"]) == (3, "exact")
-        posted = {"filter": {"exists": "title"}, "limit": 1, "count": count}
-        queried = await drafts.request("ada", "POST", "drafts/query", json=posted)
+        body = {"filter": {"exists": "title"}, "limit": 1, "count": count}
+        queried = await drafts.request("ada", "POST", "drafts/query", json=body)
         assert (queried.json()["total"], queried.json()["count"]) == (3, "exact")
     everyones = await drafts.request("operator", "GET", "drafts?limit=1&count=exact")
     assert everyones.json()["total"] == 4
@@ -93,8 +93,8 @@ async def test_an_object_of_another_owner_is_answered_like_a_missing_one(
             path = f"{class_name}/{id_}{query}"
             answer = await drafts.request("ada", method, path, **{**request, "headers": headers})
             body = {name: member for name, member in answer.json().items() if name != "instance"}
-            shown = {k: v for k, v in answer.headers.items() if k not in VOLATILE}
-            text = orjson.dumps([answer.status_code, body, shown]).decode()
+            fields = {k: v for k, v in answer.headers.items() if k not in VOLATILE}
+            text = orjson.dumps([answer.status_code, body, fields]).decode()
             answers.append(text.replace(id_, "ID"))
         assert answers[0] == answers[1], (method, query)
 

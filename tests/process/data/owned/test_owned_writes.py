@@ -1,4 +1,4 @@
-"""Writes to objects that belong to subjects: by their owners only."""
+"""Only owners can write to objects with owners."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.process.data.owned.drafts import (
     UPDATE,
     Drafts,
     Interrupted,
-    a_batch,
+    batch_request,
 )
 from tests.process.service import unique
 
@@ -59,17 +59,17 @@ async def test_the_creator_owns_an_object_and_cannot_change_its_owner(drafts: Dr
         "ada", "PATCH", path, json={"hits": {"inc": 2}}, headers={**UPDATE, "if-match": tag}
     )
     assert changed.json()["hits"] == 2
-    shown = await drafts.request("ada", "GET", f"{path}?fields=hits")
-    assert shown.json() == {"hits": 2, "id": created.json()["id"]}
-    seen = {"if-none-match": shown.headers["etag"]}
+    projection = await drafts.request("ada", "GET", f"{path}?fields=hits")
+    assert projection.json() == {"hits": 2, "id": created.json()["id"]}
+    condition = {"if-none-match": projection.headers["etag"]}
     assert (
-        await drafts.request("ada", "GET", f"{path}?fields=hits", headers=seen)
+        await drafts.request("ada", "GET", f"{path}?fields=hits", headers=condition)
     ).status_code == 304
     assert (await drafts.request("ada", "DELETE", path)).status_code == 204
 
 
 async def test_an_upsert_by_a_unique_key_finds_own_objects_only(drafts: Drafts) -> None:
-    """What another subject has is not free, and is not changed; the refusal does not name it."""
+    """Another subject's value is taken, and the object unchanged; the refusal does not name it."""
     path, change = "strict?code=first&upsert=true", {"json": {"title": SECRET}, "headers": MERGE}
     created = await drafts.request("bob", "PATCH", path, **change)
     assert (created.status_code, created.json()["author"]) == (201, "bob")
@@ -78,16 +78,16 @@ async def test_an_upsert_by_a_unique_key_finds_own_objects_only(drafts: Drafts) 
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-unique")
     assert SECRET not in refused.text
     assert created.json()["id"] not in refused.text
-    again = await drafts.request("bob", "PATCH", path, **change)
-    assert (again.status_code, again.json()["id"]) == (200, created.json()["id"])
-    assert again.json()["title"] == SECRET
+    repeated = await drafts.request("bob", "PATCH", path, **change)
+    assert (repeated.status_code, repeated.json()["id"]) == (200, created.json()["id"])
+    assert repeated.json()["title"] == SECRET
 
 
 async def test_an_administrator_gives_an_object_away(drafts: Drafts) -> None:
     await drafts.request("ada", "PUT", "drafts/given", json={"title": "x"})
     body = {"author": {"set": "bob"}}
-    given = await drafts.request("operator", "PATCH", "drafts/given", json=body, headers=UPDATE)
-    assert given.status_code == 200
+    answer = await drafts.request("operator", "PATCH", "drafts/given", json=body, headers=UPDATE)
+    assert answer.status_code == 200
     assert (await drafts.request("ada", "GET", "drafts/given")).status_code == 404
     assert (await drafts.request("bob", "DELETE", "drafts/given")).status_code == 204
     without_owner = await drafts.request("operator", "PUT", "drafts/unsaid", json={})
@@ -114,9 +114,9 @@ async def test_idempotency_keys_are_separate_for_each_sender(drafts: Drafts) -> 
     headers = {"idempotency-key": unique("key")}
     body = {"title": SECRET, "hits": 3}
     first = await drafts.request("bob", "POST", "drafts", json=body, headers=headers)
-    again = await drafts.request("bob", "POST", "drafts", json=body, headers=headers)
-    assert again.headers["idempotency-replayed"] == "true"
-    assert again.json() == first.json()
+    repeated = await drafts.request("bob", "POST", "drafts", json=body, headers=headers)
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert repeated.json() == first.json()
     hers = await drafts.request("ada", "POST", "drafts", json=body, headers=headers)
     assert hers.status_code == 201
     assert hers.json()["id"] != first.json()["id"]
@@ -135,7 +135,7 @@ async def test_an_import_and_a_batch_create_and_change_ones_own(drafts: Drafts) 
         {"op": "delete", "id": "line"},
         {"op": "get", "id": "line"},
     ]
-    answer = await drafts.request("ada", "POST", "batch", **a_batch(*operations))
+    answer = await drafts.request("ada", "POST", "batch", **batch_request(*operations))
     assert [result["status"] for result in answer.json()] == [200, 200, 201, 200, 204, 404]
 
 
@@ -144,7 +144,7 @@ async def test_an_import_and_a_batch_create_and_change_ones_own(drafts: Drafts) 
 async def test_an_overtaken_write_does_not_apply_for_the_next_owner(
     drafts: Drafts, name: str, before: str | None
 ) -> None:
-    """Hers is deleted, and his created under the same id, between her look and her write."""
+    """Between her read and her write, her object is deleted and his created under the same id."""
     plane, database = drafts.running.container.mediator.data, drafts.database
     with suppress(NotFound):
         await plane.write(Delete(database, "drafts", "race", unique("op")))
@@ -182,7 +182,7 @@ async def test_a_write_does_not_apply_after_the_owner_has_changed(drafts: Drafts
 async def test_a_write_to_another_system_requires_the_version_read_there(
     drafts: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """She is overtaken when the data plane has her write, and is about to set its intents."""
+    """Another client overtakes her before the data plane sets the intents of her write."""
     plane, database = drafts.running.container.mediator.data, drafts.database
     values: dict[str, Any] = {"author": "ada", "hits": 0}
     await plane.write(Put(database, "drafts", "far", unique("op"), values=values))

@@ -1,4 +1,4 @@
-"""What was found while a class had owners, when it has none any more: for its administrators."""
+"""Results found while a class had owners stay for administrators when it has none any more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLOW: Final[dict[str, Any]] = {
     ],
 }
 MESSAGE: Final = {"messages": [{"title": SECRET}]}
-Taken: TypeAlias = Callable[[Notes], Awaitable[None]]
+RemoveOwners: TypeAlias = Callable[[Notes], Awaitable[None]]
 
 
 async def take_owner_field(notes: Notes) -> None:
@@ -45,14 +45,16 @@ async def recreate(notes: Notes) -> None:
 
 
 @pytest.fixture(params=[take_owner_field, drop, recreate])
-async def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Taken:
-    """Return what leaves a class without owners, long ago for all that waits since then."""
+async def remove_owners(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> RemoveOwners:
+    """An action that leaves a class without owners, and counts as long past."""
     monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", timedelta(0))
-    found: Taken = request.param
-    return found
+    action: RemoveOwners = request.param
+    return action
 
 
-async def refused(notes: Notes, requests: list[tuple[str, str, Any]], *statuses: int) -> None:
+async def check_answers(notes: Notes, requests: list[tuple[str, str, Any]], *statuses: int) -> None:
     for method, path, request in requests:
         answer = await notes.request("ada", method, path, **request)
         assert answer.status_code in statuses, (method, path, answer.text)
@@ -61,34 +63,34 @@ async def refused(notes: Notes, requests: list[tuple[str, str, Any]], *statuses:
             assert answer.json()["scope"] == "admin"
 
 
-async def test_results_of_a_standing_query(drafts: Drafts, taken: Taken) -> None:
+async def test_results_of_a_standing_query(drafts: Drafts, remove_owners: RemoveOwners) -> None:
     notes = await notes_of(drafts.running, OWNED)
     query = f"standing-queries/{await notes.query('operator')}"
     await notes.write(SECRET)
-    await notes.shows(f"{query}/results?after=0", SECRET)
-    await taken(notes)
+    await notes.wait_for_text(f"{query}/results?after=0", SECRET)
+    await remove_owners(notes)
     requests: list[tuple[str, str, Any]] = [
         ("GET", query, {}),
         ("GET", f"{query}/results?after=0", {}),
         ("GET", f"{query}/results?after=0", EVENTS),
         ("DELETE", query, {}),
     ]
-    await refused(notes, requests, 403)
-    await notes.shows(f"{query}/results?after=0", SECRET)
-    if taken is not drop:
-        own = await notes.create("ada", "standing-queries", QUERY)
-        answer = await notes.request("ada", "GET", f"standing-queries/{own}/results?after=0")
+    await check_answers(notes, requests, 403)
+    await notes.wait_for_text(f"{query}/results?after=0", SECRET)
+    if remove_owners is not drop:
+        own_id = await notes.create("ada", "standing-queries", QUERY)
+        answer = await notes.request("ada", "GET", f"standing-queries/{own_id}/results?after=0")
         assert answer.status_code == 200, answer.text
 
 
-async def test_deltas_of_a_view(drafts: Drafts, taken: Taken) -> None:
+async def test_deltas_of_a_view(drafts: Drafts, remove_owners: RemoveOwners) -> None:
     notes = await notes_of(drafts.running, OWNED)
     view = f"incremental-views/{await notes.create('operator', 'incremental-views', VIEW)}"
-    await notes.becomes(view, "ready")
+    await notes.wait_for_state(view, "ready")
     first = (await notes.state(f"{view}/result"))["delta"]
     await notes.write(SECRET)
-    await notes.shows(f"{view}/deltas?after={first}", SECRET)
-    await taken(notes)
+    await notes.wait_for_text(f"{view}/deltas?after={first}", SECRET)
+    await remove_owners(notes)
     requests: list[tuple[str, str, Any]] = [
         ("GET", view, {}),
         ("GET", f"{view}/result", {}),
@@ -96,21 +98,21 @@ async def test_deltas_of_a_view(drafts: Drafts, taken: Taken) -> None:
         ("GET", f"{view}/deltas?after={first}", EVENTS),
         ("DELETE", view, {}),
     ]
-    await refused(notes, requests, 403)
-    if taken is not drop:
-        own = await notes.create("ada", "incremental-views", VIEW)
-        answer = await notes.request("ada", "GET", f"incremental-views/{own}")
+    await check_answers(notes, requests, 403)
+    if remove_owners is not drop:
+        own_id = await notes.create("ada", "incremental-views", VIEW)
+        answer = await notes.request("ada", "GET", f"incremental-views/{own_id}")
         assert answer.status_code == 200, answer.text
 
 
-async def test_results_of_a_message_flow(drafts: Drafts, taken: Taken) -> None:
+async def test_results_of_a_message_flow(drafts: Drafts, remove_owners: RemoveOwners) -> None:
     notes = await notes_of(drafts.running, OWNED)
     await notes.write(SECRET)
     flow = f"message-flows/{await notes.create('operator', 'message-flows', FLOW)}"
     [ticket] = (await notes.post("operator", f"{flow}/messages", MESSAGE))["tickets"]
-    await notes.shows(f"{flow}/messages/{ticket}", '"done"')
-    await notes.shows(f"{flow}/results", SECRET)
-    await taken(notes)
+    await notes.wait_for_text(f"{flow}/messages/{ticket}", '"done"')
+    await notes.wait_for_text(f"{flow}/results", SECRET)
+    await remove_owners(notes)
     requests: list[tuple[str, str, Any]] = [
         ("GET", f"{flow}/messages/{ticket}", {}),
         ("GET", f"{flow}/results", {}),
@@ -121,40 +123,40 @@ async def test_results_of_a_message_flow(drafts: Drafts, taken: Taken) -> None:
         ("GET", flow, {}),
         ("DELETE", flow, {}),
     ]
-    await refused(notes, requests, 403)
-    if taken is not drop:
-        own = await notes.create("ada", "message-flows", FLOW)
-        answer = await notes.request("ada", "GET", f"message-flows/{own}/results")
+    await check_answers(notes, requests, 403)
+    if remove_owners is not drop:
+        own_id = await notes.create("ada", "message-flows", FLOW)
+        answer = await notes.request("ada", "GET", f"message-flows/{own_id}/results")
         assert answer.status_code == 200, answer.text
 
 
-async def test_what_is_kept_of_a_class_that_is_gone(drafts: Drafts) -> None:
-    """It is for administrators; who could remove it while the class was there still can."""
+async def test_results_over_a_dropped_class(drafts: Drafts) -> None:
+    """Only administrators read them; a caller who could remove them before the drop still can."""
     notes = await notes_of(drafts.running, OPEN)
     view = f"incremental-views/{await notes.create('ada', 'incremental-views', VIEW)}"
     query = f"standing-queries/{await notes.query('ada')}"
     flow = f"message-flows/{await notes.create('ada', 'message-flows', FLOW)}"
     for path in (view, query):
-        await notes.becomes(path, "ready")
+        await notes.wait_for_state(path, "ready")
     await notes.write(SECRET)
-    await notes.shows(f"{query}/results?after=0", SECRET)
+    await notes.wait_for_text(f"{query}/results?after=0", SECRET)
     await drop(notes)
-    kept = [f"{view}/result", f"{view}/deltas", f"{query}/results?after=0"]
-    await refused(notes, [("GET", path, {}) for path in kept], 403)
-    # Without its plan nobody knows what the results of a flow show.
-    await refused(notes, [("GET", f"{flow}/results", {})], 409)
+    paths = [f"{view}/result", f"{view}/deltas", f"{query}/results?after=0"]
+    await check_answers(notes, [("GET", path, {}) for path in paths], 403)
+    # Without its plan it is unknown which classes the results of a flow show.
+    await check_answers(notes, [("GET", f"{flow}/results", {})], 409)
     for path in (view, query):
-        await notes.becomes(path, "stopped")
+        await notes.wait_for_state(path, "stopped")
     for path in (view, query, flow):
-        await refused(notes, [("GET", path, {})], 200)
-        await refused(notes, [("DELETE", path, {})], 204)
+        await check_answers(notes, [("GET", path, {})], 200)
+        await check_answers(notes, [("DELETE", path, {})], 204)
         assert (await notes.request("operator", "GET", path)).status_code == 404
 
 
-async def test_what_also_uses_a_class_that_has_owners_is_for_its_administrators(
+async def test_definitions_that_also_use_a_class_with_owners_are_for_its_administrators(
     drafts: Drafts,
 ) -> None:
-    """That another class is gone gives nobody a right."""
+    """The drop of another class grants no rights."""
     notes = await notes_of(drafts.running, OPEN)
     query = {**QUERY, "relations": {**QUERY["relations"], "w": {"class": "copies"}}}
     to_copies = {"op": "invoke", "query": {"class": "copies"}, "to": "copies"}
@@ -167,7 +169,7 @@ async def test_what_also_uses_a_class_that_has_owners_is_for_its_administrators(
         (method, path, {}) for path in paths for method in ("GET", "DELETE")
     ]
     await notes.set(copies=OWNED)
-    await refused(notes, requests, 403)
+    await check_answers(notes, requests, 403)
     for path in paths:
         answer = await notes.request("operator", "DELETE", path)
         assert answer.status_code == 204, answer.text

@@ -1,4 +1,4 @@
-"""What depends on a class with owners, where a replica has not seen the class: it is not gone."""
+"""Definitions over a class with owners that a replica has not seen yet, and that exists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.process.late_plane import LatePlane
 
 
 class LateAuthoriser:
-    """Lets everybody in as Ada, by the schema that the late replica knows."""
+    """Authorises every request as Ada's, by the schema of the late replica."""
 
     def __init__(self, tenant: str, cache: AccessCache, plane: LatePlane) -> None:
         grants = parse_grants(["read", "write"])
@@ -35,13 +35,13 @@ class LateAuthoriser:
         return self._access
 
     async def revalidate(self, *_: Any) -> None:
-        """Hers are good."""
+        """Accept her credentials."""
 
     async def is_valid(self, *_: Any) -> bool:
         return True
 
     def release(self, _: Access) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
 
 BODIES: Final[dict[str, dict[str, Any]]] = {
@@ -62,7 +62,7 @@ BODIES: Final[dict[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("kind", BODIES)
-async def test_a_class_that_another_replica_has_made_is_looked_for(
+async def test_a_class_that_another_replica_has_created_is_looked_up(
     drafts: Drafts, kind: str, method: str
 ) -> None:
     notes = await notes_of(drafts.running, OWNED)

@@ -1,4 +1,4 @@
-"""A shop whose schema changes while clients stay with earlier versions of it."""
+"""A shop whose schema changes while clients stay with its earlier versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Shop", "goods"]
 
 
 def goods(*names: str, **members: dict[str, Any]) -> dict[str, Any]:
-    """Return a class of integers of these names, and of other fields."""
+    """Return a class with integer fields of these names, and other fields."""
     plain = {name: {"type": "integer", "index": True} for name in names}
     return {"goods": {"fields": {**plain, **members}}}
 
@@ -45,7 +45,7 @@ class Shop:
     async def change(
         self, classes: dict[str, Any], *renames: str, drop: tuple[str, ...] = (), **members: Any
     ) -> int:
-        """Set the schema; returns its version."""
+        """Set the schema; return its version."""
         options = ChangeOptions(drop=frozenset(drop), rename=parse_renames(renames))
         control, document = self.service.mediator.control, {"classes": classes, **members}
         return (await control.set_schema(self.database, document, options=options)).version
@@ -63,7 +63,7 @@ class Shop:
             return await client.request(method, url, headers=headers, **request)
 
     async def shown(self, path: str, version: int | None = None) -> Any:
-        """Return what a read shows."""
+        """Return the document of a read."""
         answer = await self.send("GET", path, version)
         assert answer.status_code == 200, answer.text
         return answer.json()

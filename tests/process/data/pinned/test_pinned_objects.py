@@ -26,15 +26,15 @@ def shop(mediator: Service) -> Shop:
     return Shop.of(mediator)
 
 
-async def renamed(shop: Shop) -> None:
-    """Make version 1 with `price`, and version 2 in which it is called `cost`."""
+async def rename_price(shop: Shop) -> None:
+    """Create version 1 with `price`, and version 2 in which it is called `cost`."""
     assert await shop.change(goods("price", "stock")) == 1
     await shop.send("PUT", "goods/a", json={"price": 5, "stock": 1})
     assert await shop.change(goods("cost", "stock"), "goods.price:cost") == 2
 
 
 async def test_a_pinned_client_goes_on_using_the_names_of_its_version(shop: Shop) -> None:
-    await renamed(shop)
+    await rename_price(shop)
     assert await shop.shown("goods/a") == {"id": "a", "cost": 5, "stock": 1}
     assert await shop.shown("goods/a", 1) == {"id": "a", "price": 5, "stock": 1}
     assert await shop.shown("goods/a", 2) == {"id": "a", "cost": 5, "stock": 1}
@@ -45,7 +45,7 @@ async def test_a_pinned_client_goes_on_using_the_names_of_its_version(shop: Shop
 
 
 @pytest.mark.parametrize(
-    ("method", "type_", "body", "left"),
+    ("method", "type_", "body", "expected"),
     [
         ("PUT", "application/json", {"price": 7, "stock": 2}, {"cost": 7, "stock": 2}),
         ("PUT", "application/json", {"price": 7}, {"cost": 7}),
@@ -65,10 +65,10 @@ async def test_a_pinned_client_goes_on_using_the_names_of_its_version(shop: Shop
         ),
     ],
 )
-async def test_what_a_pinned_client_writes_is_the_present_object(
-    shop: Shop, method: str, type_: str, body: Any, left: dict[str, Any]
+async def test_writes_of_a_pinned_client_change_the_present_object(
+    shop: Shop, method: str, type_: str, body: Any, expected: dict[str, Any]
 ) -> None:
-    await renamed(shop)
+    await rename_price(shop)
     headers = {"content-type": type_}
     answer = await shop.send(method, "goods/a", 1, json=body, headers=headers)
     assert answer.status_code == 200, answer.text
@@ -77,11 +77,11 @@ async def test_what_a_pinned_client_writes_is_the_present_object(
     present = await shop.shown("goods/a")
     assert {name: value for name, value in present.items() if value is not None} == {
         "id": "a",
-        **{name: value for name, value in left.items() if value is not None},
+        **{name: value for name, value in expected.items() if value is not None},
     }
 
 
-async def test_mistakes_are_named_as_the_client_names_fields(shop: Shop) -> None:
+async def test_errors_have_the_clients_names_of_fields(shop: Shop) -> None:
     await shop.change(goods("price", "stock"))
     await shop.send("PUT", "goods/a", json={"price": 2**63 - 1})
     await shop.change(goods("cost", "stock"), "goods.price:cost")
@@ -125,20 +125,20 @@ async def test_names_are_followed_through_chains_swaps_and_fields_of_the_same_na
     assert (await shop.shown("goods/x"))["c"] == 30
 
 
-async def test_a_class_that_was_dropped_and_made_again_is_another(shop: Shop) -> None:
+async def test_a_class_that_was_dropped_and_recreated_is_another(shop: Shop) -> None:
     await shop.change(goods("price"))
     await shop.send("PUT", "goods/a", json={"price": 5})
     await shop.change({}, drop=("goods",))
-    again = await shop.change(goods("price"))
+    new_version = await shop.change(goods("price"))
     await shop.send("PUT", "goods/b", json={"price": 6})
     assert_problem(await shop.send("GET", "goods/b", 1), 404, "not-found")
-    assert await shop.shown("goods/b", again) == {"id": "b", "price": 6}
+    assert await shop.shown("goods/b", new_version) == {"id": "b", "price": 6}
     gets = {"operations": [{"op": "get", "class": "goods", "id": "b"}]}
     batch = await shop.send("POST", "batch", 1, json=gets)
-    assert [each["status"] for each in batch.json()] == [404]
+    assert [item["status"] for item in batch.json()] == [404]
 
 
-async def test_a_put_keeps_what_its_version_does_not_have(shop: Shop) -> None:
+async def test_a_put_keeps_fields_that_its_version_lacks(shop: Shop) -> None:
     await shop.change(goods("price", "stock"))
     await shop.change(goods("cost", "stock", "size"), "goods.price:cost")
     await shop.send("PUT", "goods/a", json={"cost": 1, "stock": 2, "size": 3})
@@ -153,7 +153,7 @@ async def test_a_put_keeps_what_its_version_does_not_have(shop: Shop) -> None:
     steps = [{"op": "put", "class": "goods", "id": id_, "body": {"price": 8}} for id_ in ("a", "c")]
     after = {"op": "patch", "class": "goods", "id": "c", "body": {"stock": 9}}
     batch = await shop.send("POST", "batch", 1, json={"operations": [*steps, after]})
-    assert [each["status"] for each in batch.json()] == [200, 201, 200], batch.text
+    assert [item["status"] for item in batch.json()] == [200, 201, 200], batch.text
     assert await shop.shown("goods/a") == {"id": "a", "cost": 8, "size": 3}
     assert await shop.shown("goods/c") == {"id": "c", "cost": 8, "stock": 9}
 
@@ -171,7 +171,7 @@ async def test_new_objects_get_the_defaults_of_fields_that_were_added(shop: Shop
     assert (await shop.shown("goods/a"))["at"] > first["at"]
 
 
-async def test_nothing_is_created_without_what_is_required_now(shop: Shop) -> None:
+async def test_nothing_is_created_without_fields_that_are_required_now(shop: Shop) -> None:
     await shop.change(goods("price"))
     await shop.change(goods("price", size={"type": "integer", "required": True}))
     await shop.send("PUT", "goods/a", json={"price": 1, "size": 2})
@@ -186,7 +186,7 @@ async def test_nothing_is_created_without_what_is_required_now(shop: Shop) -> No
         ]
     creation = {"operations": [{"op": "create", "class": "goods", "body": {"price": 5}}]}
     batch = await shop.send("POST", "batch", 1, json=creation)
-    assert [each["status"] for each in batch.json()] == [409]
+    assert [item["status"] for item in batch.json()] == [409]
     assert (await shop.send("PUT", "goods/a", 1, json={"price": 5})).status_code == 200
     assert await shop.shown("goods/a") == {"id": "a", "price": 5, "size": 2}
 
@@ -216,21 +216,21 @@ async def test_a_transaction_has_the_names_of_its_version(shop: Shop) -> None:
     await shop.change(goods("price", "stock"))
     await shop.change(goods("cost", "stock", "size"), "goods.price:cost")
     await shop.send("PUT", "goods/a", json={"cost": 1, "size": 3})
-    seen = (await shop.send("GET", "goods/a", 1)).headers["etag"]
+    tag = (await shop.send("GET", "goods/a", 1)).headers["etag"]
     operations = [
         {"op": "put", "class": "goods", "id": "a", "body": {"price": 5}},
         {"op": "put", "class": "goods", "id": "b", "body": {"price": 6}},
         {"op": "create", "class": "goods", "body": {"id": "c", "price": 7}},
     ]
-    body = {"reads": [{"class": "goods", "id": "a", "etag": seen}], "operations": operations}
+    body = {"reads": [{"class": "goods", "id": "a", "etag": tag}], "operations": operations}
     answer = await shop.send("POST", "transactions", 1, json=body)
     assert answer.status_code == 200, answer.text
-    assert [each["body"]["price"] for each in answer.json()["results"]] == [5, 6, 7]
+    assert [item["body"]["price"] for item in answer.json()["results"]] == [5, 6, 7]
     assert await shop.shown("goods/a") == {"id": "a", "cost": 5, "size": 3}
     assert await shop.shown("goods/b") == {"id": "b", "cost": 6}
     stale = {**body, "operations": operations[:1]}
-    again = await shop.send("POST", "transactions", 1, json=stale)
-    assert_problem(again, 409, "transaction-aborted")
+    repeated = await shop.send("POST", "transactions", 1, json=stale)
+    assert_problem(repeated, 409, "transaction-aborted")
 
 
 async def test_a_key_repeats_only_the_request_of_the_same_version(shop: Shop) -> None:
@@ -249,7 +249,7 @@ async def test_a_key_repeats_only_the_request_of_the_same_version(shop: Shop) ->
 
 
 async def test_a_key_repeats_no_write_by_conditions_of_another_version(shop: Shop) -> None:
-    await renamed(shop)
+    await rename_price(shop)
     assert await shop.change(goods("cost", "stock", "price")) == 3
     key, body = {"idempotency-key": "once"}, {"price": 7}
     first = await shop.send("PATCH", "goods?stock=1", 1, json=body, headers=key)
@@ -257,13 +257,13 @@ async def test_a_key_repeats_no_write_by_conditions_of_another_version(shop: Sho
     # The name stands for another field now.
     other = await shop.send("PATCH", "goods?stock=1", json=body, headers=key)
     assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused", other.text
-    again = await shop.send("PATCH", "goods?stock=1", 1, json=body, headers=key)
-    assert (again.json()["written"], again.json()["failed"]) == (1, 0)
+    repeated = await shop.send("PATCH", "goods?stock=1", 1, json=body, headers=key)
+    assert (repeated.json()["written"], repeated.json()["failed"]) == (1, 0)
     assert await shop.shown("goods/a") == {"id": "a", "cost": 7, "stock": 1}
 
 
 async def test_a_key_repeats_no_line_of_an_import_of_another_version(shop: Shop) -> None:
-    await renamed(shop)
+    await rename_price(shop)
     assert await shop.change(goods("cost", "stock", "price")) == 3
     headers = {"idempotency-key": "once", "content-type": "application/x-ndjson"}
     line: dict[str, Any] = {"content": b'{"id": "b", "price": 7}\n', "headers": headers}
@@ -286,8 +286,8 @@ async def test_import_and_export_have_the_names_of_the_version(shop: Shop) -> No
     assert (await shop.send("GET", "goods/export", 1)).content == lines
 
 
-async def test_a_pinned_import_may_refer_to_what_comes_later(shop: Shop) -> None:
-    """As any import: also in an object that is there, and has a field that the version lacks."""
+async def test_a_pinned_import_may_refer_to_later_lines(shop: Shop) -> None:
+    """It may, as any import, also in an existing object with a field that the version lacks."""
     key = {"type": "reference", "to": "goods", "on_delete": "refuse", "index": True}
     await shop.change(goods("price", part_of=key))
     await shop.change(goods("price", "size", part_of=key))
@@ -302,7 +302,7 @@ async def test_a_pinned_import_may_refer_to_what_comes_later(shop: Shop) -> None
 
 
 async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(shop: Shop) -> None:
-    await renamed(shop)
+    await rename_price(shop)
     mediator = shop.service.mediator
     stale = PinnedPlane(mediator.data, await mediator.former_schemas.find(shop.database, 1))
     await shop.change(goods("fee", "stock"), "goods.cost:fee")
@@ -317,7 +317,7 @@ async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(sh
 
 
 def stale_writes(database: str) -> dict[str, WriteOperation]:
-    """Return writes of each kind by the names of version 1, of which one was renamed since."""
+    """Return writes of each kind by the names of version 1, one of which was renamed since."""
     head = (database, "goods", "a", unique("op"))
     patch = parse_json_patch([{"op": "replace", "path": "/stock", "value": 2}])
     merge = partial(merge_patch, patch={"stock": 2, "more": {"x": 2}})
@@ -332,7 +332,7 @@ def stale_writes(database: str) -> dict[str, WriteOperation]:
 
 @pytest.mark.parametrize("kind", stale_writes(""))
 @pytest.mark.parametrize("added", ["a field", "a name"])
-async def test_what_is_written_by_a_former_schema_removes_nothing_of_a_newer_one(
+async def test_writes_by_a_former_schema_remove_nothing_of_a_newer_one(
     shop: Shop, kind: str, added: str
 ) -> None:
     """The schema is changed, and another client writes, while the request is under way."""
@@ -379,20 +379,20 @@ async def test_constraints_and_indexes_of_several_fields_hold_under_former_names
     rules = {"unique": [["price", "stock"]], "indexes": [{"fields": ["price", "stock"]}]}
     await shop.change({"goods": {**goods("price", "stock")["goods"], **rules}})
     await shop.send("PUT", "goods/a", json={"price": 5, "stock": 1})
-    named = {"unique": [["cost", "stock"]], "indexes": [{"fields": ["cost", "stock"]}]}
-    after = {"goods": {**goods("cost", "stock", "size")["goods"], **named}}
+    renamed_rules = {"unique": [["cost", "stock"]], "indexes": [{"fields": ["cost", "stock"]}]}
+    after = {"goods": {**goods("cost", "stock", "size")["goods"], **renamed_rules}}
     await shop.change(after, "goods.price:cost")
-    taken = await shop.send("POST", "goods", 1, json={"price": 5, "stock": 1})
-    assert_problem(taken, 409, "not-unique")
-    assert [each["pointer"] for each in taken.json()["errors"]] == ["/price", "/stock"]
-    found = await shop.shown("goods?price=5&stock=1", 1)
-    assert found["items"] == [{"id": "a", "price": 5, "stock": 1}]
+    duplicate = await shop.send("POST", "goods", 1, json={"price": 5, "stock": 1})
+    assert_problem(duplicate, 409, "not-unique")
+    assert [item["pointer"] for item in duplicate.json()["errors"]] == ["/price", "/stock"]
+    page = await shop.shown("goods?price=5&stock=1", 1)
+    assert page["items"] == [{"id": "a", "price": 5, "stock": 1}]
     path = "goods?price=6&stock=2&upsert=true"
     for status in (201, 200):
         upserted = await shop.send("PATCH", path, 1, json={})
         assert upserted.status_code == status, upserted.text
-    made = (await shop.shown("goods?cost=6"))["items"]
-    assert [(each["cost"], each["stock"]) for each in made] == [(6, 2)]
+    items = (await shop.shown("goods?cost=6"))["items"]
+    assert [(item["cost"], item["stock"]) for item in items] == [(6, 2)]
 
 
 async def test_operators_change_no_values_that_are_unique_with_hidden_ones(shop: Shop) -> None:
@@ -406,14 +406,14 @@ async def test_operators_change_no_values_that_are_unique_with_hidden_ones(shop:
     update = {"content-type": "application/vnd.portolan.update+json"}
     refused = await shop.send("PATCH", "goods/a", 1, json={"slot": {"inc": 1}}, headers=update)
     assert_problem(refused, 400, "invalid")
-    assert [each["pointer"] for each in refused.json()["errors"]] == ["/slot/inc"]
+    assert [item["pointer"] for item in refused.json()["errors"]] == ["/slot/inc"]
     operators = (OperatorCall("slot", Operator.INC, 1),)
-    late = Update(shop.database, "goods", "a", unique("op"), operators=operators)
+    stale_update = Update(shop.database, "goods", "a", unique("op"), operators=operators)
     with pytest.raises(Conflict):
-        await stale.write(late)
+        await stale.write(stale_update)
     allowed = {"slot": {"set": 2}, "seats": {"inc": 1}}
-    done = await shop.send("PATCH", "goods/a", 1, json=allowed, headers=update)
-    assert done.status_code == 200, done.text
+    answer = await shop.send("PATCH", "goods/a", 1, json=allowed, headers=update)
+    assert answer.status_code == 200, answer.text
     assert await shop.shown("goods/a") == {"id": "a", "slot": 2, "seats": 2, "room": 7}
     twin = await shop.send("POST", "goods", json={"slot": 2, "room": 7})
     assert_problem(twin, 409, "not-unique")

@@ -74,8 +74,8 @@ async def shop(mediator: Service) -> Shop:
     return shop
 
 
-async def pinned(shop: Shop, path: str, body: Any = None) -> tuple[Any, Any]:
-    """Return what a request of version 1 shows, and its answer."""
+async def send_pinned(shop: Shop, path: str, body: Any = None) -> tuple[Any, Any]:
+    """Send a request of version 1; return its document and the response."""
     method = "GET" if body is None else "POST"
     request = {} if body is None else {"json": body}
     answer = await shop.send(method, path, 1, **request)
@@ -84,20 +84,22 @@ async def pinned(shop: Shop, path: str, body: Any = None) -> tuple[Any, Any]:
 
 
 async def test_filters_orders_and_fields(shop: Shop) -> None:
-    shown, answer = await pinned(shop, "goods?price.ge=1&order=-stock&fields=price,stock")
-    assert shown["items"] == [
+    document, answer = await send_pinned(shop, "goods?price.ge=1&order=-stock&fields=price,stock")
+    assert document["items"] == [
         {"id": "g1", "price": 1, "stock": 9},
         {"id": "g2", "price": 2, "stock": 8},
     ]
     assert answer.headers["cache-control"] == "no-store"
-    shown, _ = await pinned(shop, "goods?ids=g0,g1&fields=name")
-    assert shown["items"] == [{"id": "g0", "name": "thing 0"}, {"id": "g1", "name": "thing 1"}]
-    assert shown["missing"] == []
+    document, _ = await send_pinned(shop, "goods?ids=g0,g1&fields=name")
+    assert document["items"] == [{"id": "g0", "name": "thing 0"}, {"id": "g1", "name": "thing 1"}]
+    assert document["missing"] == []
     unknown = await shop.send("GET", "goods?cost.ge=1", 1)
     assert_problem(unknown, 400, "invalid")
     query = {"filter": {"not": {"or": [{"eq": ["price", 0]}, {"lt": ["stock", 9]}]}}}
-    shown, _ = await pinned(shop, "goods/query", query)
-    assert shown["items"] == [{"id": "g1", "maker": "n", "name": "thing 1", "price": 1, "stock": 9}]
+    document, _ = await send_pinned(shop, "goods/query", query)
+    assert document["items"] == [
+        {"id": "g1", "maker": "n", "name": "thing 1", "price": 1, "stock": 9}
+    ]
 
 
 async def test_joins_along_references_and_back(shop: Shop) -> None:
@@ -107,8 +109,8 @@ async def test_joins_along_references_and_back(shop: Shop) -> None:
         "order": [["price", "desc"]],
         "fields": ["price"],
     }
-    shown, _ = await pinned(shop, "goods/query", query)
-    assert shown["items"] == [
+    document, _ = await send_pinned(shop, "goods/query", query)
+    assert document["items"] == [
         {"id": "g2", "price": 2, "maker_": {"id": "m", "town": "Ulm"}},
         {"id": "g0", "price": 0, "maker_": {"id": "m", "town": "Ulm"}},
     ]
@@ -123,29 +125,29 @@ async def test_joins_along_references_and_back(shop: Shop) -> None:
         },
         "fields": ["name"],
     }
-    shown, _ = await pinned(shop, "makers/query", back)
-    assert shown["items"] == [
+    document, _ = await send_pinned(shop, "makers/query", back)
+    assert document["items"] == [
         {"id": "m", "name": "M", "made": [{"id": "g0", "stock": 10}]},
         {"id": "n", "name": "N", "made": [{"id": "g1", "stock": 9}]},
     ]
 
 
 async def test_an_alias_may_be_the_present_name_of_another_field(shop: Shop) -> None:
-    """`price` is called `cost` by now, which is also what is joined here."""
+    """`price` is called `cost` now, which is also the alias of the join."""
     query = {
         "join": {"as": "cost", "reference": "maker"},
         "filter": {"and": [{"ge": ["price", 1]}, {"eq": ["cost.name", "N"]}]},
         "order": ["price"],
         "fields": ["price"],
     }
-    shown, _ = await pinned(shop, "goods/query", query)
-    assert shown["items"] == [
+    document, _ = await send_pinned(shop, "goods/query", query)
+    assert document["items"] == [
         {"id": "g1", "price": 1, "cost": {"id": "n", "name": "N", "town": "Bonn"}}
     ]
 
 
-async def test_a_result_may_be_called_as_what_it_is_grouped_by_now(shop: Shop) -> None:
-    """`maker` is called `by` by now, which is also the name of a result here."""
+async def test_a_result_may_have_the_present_name_of_its_group(shop: Shop) -> None:
+    """`maker` is called `by` now, which is also the name of a result."""
     query = {
         "aggregate": {
             "group": ["maker"],
@@ -154,24 +156,26 @@ async def test_a_result_may_be_called_as_what_it_is_grouped_by_now(shop: Shop) -
         },
         "order": ["maker"],
     }
-    shown, _ = await pinned(shop, "goods/query", query)
-    assert shown["items"] == [
+    document, _ = await send_pinned(shop, "goods/query", query)
+    assert document["items"] == [
         {"maker": "m", "total": 2, "by": 2},
         {"maker": "n", "total": 1, "by": 1},
     ]
 
 
 async def test_cursors_belong_to_the_version(shop: Shop) -> None:
-    shown, _ = await pinned(shop, "goods?order=price&limit=1")
-    assert shown["items"][0]["id"] == "g0"
-    shown, answer = await pinned(shop, f"goods?order=price&limit=1&after={shown['next']}")
-    assert shown["items"][0]["id"] == "g1"
+    document, _ = await send_pinned(shop, "goods?order=price&limit=1")
+    assert document["items"][0]["id"] == "g0"
+    document, answer = await send_pinned(
+        shop, f"goods?order=price&limit=1&after={document['next']}"
+    )
+    assert document["items"][0]["id"] == "g1"
     assert 'rel="next"' in answer.headers["link"]
-    stolen = await shop.send("GET", f"goods?order=price&limit=1&after={shown['next']}")
-    assert_problem(stolen, 400, "invalid")
+    foreign = await shop.send("GET", f"goods?order=price&limit=1&after={document['next']}")
+    assert_problem(foreign, 400, "invalid")
 
 
-async def test_writes_of_all_that_meets_a_condition(shop: Shop) -> None:
+async def test_writes_to_all_objects_that_meet_a_condition(shop: Shop) -> None:
     answer = await shop.send("PATCH", "goods?price.ge=1", 1, json={"stock": 0})
     assert answer.json()["written"] == 2, answer.text
     present = await shop.shown("goods?fields=cost,price&order=cost")
@@ -180,17 +184,17 @@ async def test_writes_of_all_that_meets_a_condition(shop: Shop) -> None:
     assert answer.json()["written"] == 1, answer.text
 
 
-async def test_other_queries_are_not_parsed_anew_after_a_pinned_one(
+async def test_other_queries_are_not_parsed_again_after_a_pinned_one(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parsed = []
+    calls = []
 
-    def counted(*args: Any, **named: Any) -> ParsedQuery:
-        parsed.append(args)
-        return parse_parameters(*args, **named)
+    def record(*args: Any, **kwargs: Any) -> ParsedQuery:
+        calls.append(args)
+        return parse_parameters(*args, **kwargs)
 
-    monkeypatch.setattr("app.api.queries.parse_parameters", counted)
+    monkeypatch.setattr("app.api.queries.parse_parameters", record)
     for version in (None, 1, None, 1, None):
         path = "goods?price.ge=1" if version else "goods?cost.ge=1"
         assert len((await shop.shown(path, version))["items"]) == 2
-    assert len(parsed) == 3, "the present one once, and each pinned one"
+    assert len(calls) == 3, "the present query once, and each pinned one"

@@ -1,4 +1,4 @@
-"""Streams of the change feed that are pinned to a version: what they send, and when they end."""
+"""Streams of the change feed that are pinned to a version: their events and their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHIN_S = 60
 
 @dataclass
 class Stream:
-    """A stream, as far as it has come.
+    """The received part of a stream.
 
     Attributes:
         after: The images of objects after each change.
@@ -33,7 +33,7 @@ class Stream:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         version = str(self.version).encode()
@@ -46,7 +46,7 @@ class Stream:
         )
 
     async def _receive(self) -> dict[str, Any]:
-        await self.gone.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
@@ -70,7 +70,7 @@ async def streaming(shop: Shop, version: int) -> AsyncIterator[Stream]:
         await asyncio.wait_for(stream.opened.wait(), WITHIN_S)
         yield stream
     finally:
-        stream.gone.set()
+        stream.disconnected.set()
         await task
 
 
@@ -80,13 +80,13 @@ async def shop(
 ) -> AsyncIterator[Shop]:
     async with (
         scratch_catalogue(postgresql_config) as url,
-        service([redis_config], url, coordination_url=redis_config.url) as started,
+        service([redis_config], url, coordination_url=redis_config.url) as running,
     ):
-        yield await _renamed(started)
+        yield await _renamed(running)
 
 
-async def _renamed(started: Service) -> Shop:
-    shop = Shop.of(started, subscriptions=started.mediator.changes.subscriptions)
+async def _renamed(running: Service) -> Shop:
+    shop = Shop.of(running, subscriptions=running.mediator.changes.subscriptions)
     await shop.change(goods("price"))
     await shop.send("PUT", "goods/a", json={"price": 5})
     await shop.change(goods("cost", "more"), "goods.price:cost")

@@ -1,4 +1,4 @@
-"""Pinned versions: which there are, when they end, who uses them, and what caches may keep."""
+"""Pinned versions: their validity, their retirement, their users, and caching."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ async def shop(mediator: Service) -> Shop:
 
 
 @pytest.mark.parametrize("version", ["", "0", "-1", "+1", "1.0", "x", "1, 1", "9" * 400, "٣"])
-async def test_what_is_no_version_is_refused(shop: Shop, version: str) -> None:
+async def test_an_invalid_version_is_refused(shop: Shop, version: str) -> None:
     headers = {"portolan-schema": version.encode()}
     refused = await shop.send("GET", "goods/a", headers=headers)
     assert_problem(refused, 400, "invalid")
     assert refused.json()["errors"][0]["pointer"] == "Portolan-Schema"
 
 
-async def test_a_version_that_has_not_been_yet_is_refused(shop: Shop) -> None:
+async def test_a_future_version_is_refused(shop: Shop) -> None:
     assert_problem(await shop.send("GET", "goods/a", 3), 400, "invalid")
     assert await shop.change(goods("cost", "more")) == 3
     assert await shop.shown("goods/a", 3) == {"id": "a", "cost": 5}
@@ -47,9 +47,7 @@ async def test_a_version_that_has_not_been_yet_is_refused(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "openapi.json"), ("GET", "jobs"), ("POST", "jobs")]
 )
-async def test_where_versions_mean_nothing_they_are_refused(
-    shop: Shop, method: str, path: str
-) -> None:
+async def test_routes_without_versions_refuse_them(shop: Shop, method: str, path: str) -> None:
     assert_problem(await shop.send(method, path, 1), 400, "invalid")
 
 
@@ -71,11 +69,11 @@ async def test_a_retired_version_is_refused_until_it_is_taken_back(shop: Shop) -
 
 
 async def test_a_version_whose_changes_are_not_all_known_is_not_served(shop: Shop) -> None:
-    """Code that keeps no names has set a schema, in a rolling upgrade."""
+    """In a rolling upgrade older code, which records no names, has set a schema."""
     await shop.change(goods("cost", "more"))
     id_ = shop.service.mediator.data.model.databases[shop.database].id
-    of = schema_revisions.c
-    unknown = update(schema_revisions).where(of.database_id == id_, of.version == 2)
+    columns = schema_revisions.c
+    unknown = update(schema_revisions).where(columns.database_id == id_, columns.version == 2)
     catalogue = Catalogue(shop.service.catalogue_url)
     await catalogue.open()
     try:
@@ -92,11 +90,11 @@ async def test_a_version_is_read_once_for_many_requests(
     stored = shop.service.mediator.stored_schemas
     read, reads = stored.former, []
 
-    async def counted(*args: Any) -> Any:
+    async def record(*args: Any) -> Any:
         reads.append(args)
         return await read(*args)
 
-    monkeypatch.setattr(stored, "former", counted)
+    monkeypatch.setattr(stored, "former", record)
     await asyncio.gather(*(shop.shown("goods/a", 1) for _ in range(8)))
     await shop.shown("goods/a", 1)
     assert len(reads) == 1
@@ -140,8 +138,8 @@ def test_uses_are_kept_in_bounded_memory() -> None:
     assert uses.of("db")[0].version == 2
 
 
-class Kept:
-    """A database of an installation with keys, whose class caches may keep."""
+class CachedDatabase:
+    """A database of an installation with keys, with a class that caches may store."""
 
     def __init__(self, running: Guarded, database: str, headers: dict[str, str]) -> None:
         self.running, self.database, self.headers = running, database, headers
@@ -166,13 +164,13 @@ class Kept:
 
 
 @pytest.fixture
-async def kept(running: Guarded) -> Kept:
-    kept = Kept(running, unique("db"), await running.headers("operator", "write"))
-    await kept.change("price")
-    path = f"/v1/{kept.database}/goods/a"
-    await running.data.put(path, json={"price": 5}, headers=kept.headers)
-    await kept.change("cost", rename="goods.price:cost")
-    return kept
+async def cached(running: Guarded) -> CachedDatabase:
+    cached = CachedDatabase(running, unique("db"), await running.headers("operator", "write"))
+    await cached.change("price")
+    path = f"/v1/{cached.database}/goods/a"
+    await running.data.put(path, json={"price": 5}, headers=cached.headers)
+    await cached.change("cost", rename="goods.price:cost")
+    return cached
 
 
 @pytest.mark.parametrize(
@@ -187,76 +185,83 @@ async def kept(running: Guarded) -> Kept:
     ],
 )
 async def test_no_cache_gives_a_client_the_names_of_another_version(
-    kept: Kept, present: str, pinned: str
+    cached: CachedDatabase, present: str, pinned: str
 ) -> None:
-    shared = await kept.get(present)
+    shared = await cached.get(present)
     assert shared.status_code == 200, shared.text
-    assert "Portolan-Schema" in shared.headers["vary"].split(", "), "else it is given to any client"
-    own = await kept.get(pinned, **{"portolan-schema": "1"})
-    assert own.status_code == 200, own.text
-    assert own.headers["cache-control"] == "no-store"
-    assert "portolan-expires" not in own.headers
-    assert "Portolan-Schema" in own.headers["vary"].split(", ")
+    assert "Portolan-Schema" in shared.headers["vary"].split(", "), (
+        "otherwise caches return it to any client"
+    )
+    pinned_answer = await cached.get(pinned, **{"portolan-schema": "1"})
+    assert pinned_answer.status_code == 200, pinned_answer.text
+    assert pinned_answer.headers["cache-control"] == "no-store"
+    assert "portolan-expires" not in pinned_answer.headers
+    assert "Portolan-Schema" in pinned_answer.headers["vary"].split(", ")
     if present != "goods?fields=id":
-        assert own.headers.get("etag") != shared.headers.get("etag") or "etag" not in own.headers
-        known = {"if-none-match": shared.headers.get("etag", '"none"')}
-        again = await kept.get(pinned, **{"portolan-schema": "1"}, **known)
-        assert again.status_code == 200, "a copy under other names must not be confirmed"
+        assert (
+            pinned_answer.headers.get("etag") != shared.headers.get("etag")
+            or "etag" not in pinned_answer.headers
+        )
+        condition = {"if-none-match": shared.headers.get("etag", '"none"')}
+        second = await cached.get(pinned, **{"portolan-schema": "1"}, **condition)
+        assert second.status_code == 200, "a copy under other names must not be confirmed"
 
 
 @pytest.mark.parametrize(
     "path", ["goods/a", "goods/a?fields=price", "goods?price.ge=1", "goods?fields=id"]
 )
-async def test_what_caches_may_keep_of_others_they_may_not_of_a_pinned_client(
-    running: Guarded, path: str
-) -> None:
-    """Only a field is added, so that copies of the class may be kept at once."""
+async def test_answers_to_a_pinned_client_are_not_cacheable(running: Guarded, path: str) -> None:
+    """Only a field is added, so that answers of the class are cacheable at once."""
     headers = await running.headers("operator", "write")
-    kept = Kept(running, unique("db"), headers)
-    await kept.change("price")
-    await running.data.put(f"/v1/{kept.database}/goods/a", json={"price": 5}, headers=kept.headers)
-    await running.admin.patch(
-        f"/admin/v1/schemas/{kept.database}",
-        json={"classes": {"goods": {"fields": {"more": {"type": "string"}}}}},
-        headers=kept.headers,
+    cached = CachedDatabase(running, unique("db"), headers)
+    await cached.change("price")
+    await running.data.put(
+        f"/v1/{cached.database}/goods/a", json={"price": 5}, headers=cached.headers
     )
-    shared = await kept.get(path)
+    await running.admin.patch(
+        f"/admin/v1/schemas/{cached.database}",
+        json={"classes": {"goods": {"fields": {"more": {"type": "string"}}}}},
+        headers=cached.headers,
+    )
+    shared = await cached.get(path)
     assert shared.headers["cache-control"].startswith("public"), shared.headers
-    own = await kept.get(path, **{"portolan-schema": "1"})
-    assert own.json() == shared.json(), "there is no such value yet"
-    assert own.headers["cache-control"] == "no-store"
-    assert "portolan-expires" not in own.headers
-    again = await kept.get(path)
-    assert again.headers["cache-control"].startswith("public"), "its layout is not the version's"
+    pinned_answer = await cached.get(path, **{"portolan-schema": "1"})
+    assert pinned_answer.json() == shared.json(), "there is no such value yet"
+    assert pinned_answer.headers["cache-control"] == "no-store"
+    assert "portolan-expires" not in pinned_answer.headers
+    second = await cached.get(path)
+    assert second.headers["cache-control"].startswith("public"), (
+        "its layout is that of the present schema"
+    )
 
 
-async def test_a_copy_of_the_same_version_is_confirmed(kept: Kept) -> None:
+async def test_a_copy_of_the_same_version_is_confirmed(cached: CachedDatabase) -> None:
     pinned = {"portolan-schema": "1"}
-    first = await kept.get("goods/a", **pinned)
+    first = await cached.get("goods/a", **pinned)
     assert first.headers["etag"].startswith('"j2~1.')
-    again = await kept.get("goods/a", **pinned, **{"if-none-match": first.headers["etag"]})
-    assert again.status_code == 304
-    foreign = {"if-match": (await kept.get("goods/a")).headers["etag"]}
-    path = f"/v1/{kept.database}/goods/a"
-    refused = await kept.running.data.patch(
-        path, json={"price": 6}, headers={**kept.headers, **pinned, **foreign}
+    second = await cached.get("goods/a", **pinned, **{"if-none-match": first.headers["etag"]})
+    assert second.status_code == 304
+    foreign = {"if-match": (await cached.get("goods/a")).headers["etag"]}
+    path = f"/v1/{cached.database}/goods/a"
+    refused = await cached.running.data.patch(
+        path, json={"price": 6}, headers={**cached.headers, **pinned, **foreign}
     )
     assert_problem(refused, 412, "precondition-failed")
 
 
-async def test_who_may_not_read_learns_nothing_of_versions(kept: Kept) -> None:
-    await kept.change("cost", "private")
-    stranger = await kept.running.headers("stranger", "read")
+async def test_who_may_not_read_learns_nothing_of_versions(cached: CachedDatabase) -> None:
+    await cached.change("cost", "private")
+    stranger = await cached.running.headers("stranger", "read")
     body = {"operations": [{"op": "delete", "class": "goods", "id": "x"}]}
     for path in ("goods/x", "goods", "batch", "changes", "transactions"):
         method, json = ("POST", body) if path in ("batch", "transactions") else ("GET", None)
         answers = [
-            await kept.running.data.request(
-                method, f"/v1/{kept.database}/{path}", headers={**stranger, **pinned}, json=json
+            await cached.running.data.request(
+                method, f"/v1/{cached.database}/{path}", headers={**stranger, **pinned}, json=json
             )
             for pinned in ({}, {"portolan-schema": "1"}, {"portolan-schema": "77"})
         ]
-        first, *others = [(each.status_code, _without_instance(each)) for each in answers]
+        first, *others = [(answer.status_code, _without_instance(answer)) for answer in answers]
         assert others == [first, first], path
 
 
@@ -267,52 +272,54 @@ def _without_instance(answer: httpx.Response) -> Any:
     return document
 
 
-async def test_operators_see_who_uses_which_version(kept: Kept) -> None:
-    reader = {"authorization": f"Bearer {await kept.running.key('read', tenant='operator')}"}
+async def test_operators_see_who_uses_which_version(cached: CachedDatabase) -> None:
+    reader = {"authorization": f"Bearer {await cached.running.key('read', tenant='operator')}"}
     for _ in range(2):
-        await kept.running.data.get(
-            f"/v1/{kept.database}/goods/a", headers={**reader, "portolan-schema": "1"}
+        await cached.running.data.get(
+            f"/v1/{cached.database}/goods/a", headers={**reader, "portolan-schema": "1"}
         )
-    path = f"/admin/v1/schemas/{kept.database}/pinned-versions"
-    answer = await kept.running.admin.get(path, headers=kept.headers)
+    path = f"/admin/v1/schemas/{cached.database}/pinned-versions"
+    answer = await cached.running.admin.get(path, headers=cached.headers)
     [use] = answer.json()["items"]
     assert (use["version"], use["requests"]) == (1, 2)
-    assert [(each["tenant"], each["subject"]) for each in use["by"]] == [("operator", "somebody")]
+    assert [(sender["tenant"], sender["subject"]) for sender in use["by"]] == [
+        ("operator", "somebody")
+    ]
     retired = {"retired_before": 2}
-    tried = await kept.running.admin.put(
-        path, json=retired, params={"dry_run": "true"}, headers=kept.headers
+    dry_run = await cached.running.admin.put(
+        path, json=retired, params={"dry_run": "true"}, headers=cached.headers
     )
-    assert tried.json() == {**retired, "items": answer.json()["items"]}
-    assert (await kept.get("goods/a", **{"portolan-schema": "1"})).status_code == 200
-    done = await kept.running.admin.put(path, json=retired, headers=kept.headers)
-    assert done.status_code == 200, done.text
-    gone = await kept.get("goods/a", **{"portolan-schema": "1"})
+    assert dry_run.json() == {**retired, "items": answer.json()["items"]}
+    assert (await cached.get("goods/a", **{"portolan-schema": "1"})).status_code == 200
+    retirement = await cached.running.admin.put(path, json=retired, headers=cached.headers)
+    assert retirement.status_code == 200, retirement.text
+    gone = await cached.get("goods/a", **{"portolan-schema": "1"})
     assert_problem(gone, 410, "schema-retired")
     for wrong in ({"retired_before": 99}, {"retired_before": -1}, {"retired_before": "2"}, {}):
-        refused = await kept.running.admin.put(path, json=wrong, headers=kept.headers)
+        refused = await cached.running.admin.put(path, json=wrong, headers=cached.headers)
         assert_problem(refused, 400, "invalid")
     assert_problem(
-        await kept.running.admin.get(
-            "/admin/v1/schemas/nowhere/pinned-versions", headers=kept.headers
+        await cached.running.admin.get(
+            "/admin/v1/schemas/nowhere/pinned-versions", headers=cached.headers
         ),
         404,
         "not-found",
     )
 
 
-async def test_the_feed_has_the_names_of_the_version(kept: Kept) -> None:
-    path = f"/v1/{kept.database}/goods/a"
-    await kept.running.data.patch(path, json={"cost": 6}, headers=kept.headers)
+async def test_the_feed_has_the_names_of_the_version(cached: CachedDatabase) -> None:
+    path = f"/v1/{cached.database}/goods/a"
+    await cached.running.data.patch(path, json={"cost": 6}, headers=cached.headers)
     pinned = {"portolan-schema": "1"}
     changes: list[Any] = []
     while len(changes) < 2:
-        page = await kept.get("changes?after=beginning&wait=5", **pinned)
+        page = await cached.get("changes?after=beginning&wait=5", **pinned)
         assert page.status_code == 200, page.text
         changes = page.json()["changes"]
     assert [change["after"] for change in changes] == [{"price": 5}, {"price": 6}]
-    control = kept.running.container.mediator.control
-    await control.retire_versions(kept.database, 2)
-    gone = await kept.get("changes?after=beginning", **pinned)
+    control = cached.running.container.mediator.control
+    await control.retire_versions(cached.database, 2)
+    gone = await cached.get("changes?after=beginning", **pinned)
     assert_problem(gone, 410, "schema-retired")
     with pytest.raises(SchemaRetired):
-        await kept.running.container.mediator.former_schemas.find(kept.database, 1)
+        await cached.running.container.mediator.former_schemas.find(cached.database, 1)

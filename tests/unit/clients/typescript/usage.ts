@@ -1,4 +1,4 @@
-// How programs use the client with the types of a database; each mistake has to be found.
+// Programs use the client with the types of a database; the compiler must find each mistake.
 import { Client, type Page } from "../../../../clients/js/src/index.js";
 import type { Shop } from "./shop.js";
 
@@ -17,15 +17,15 @@ export async function reads(): Promise<void> {
   value.updated = "2026-01-01T00:00:00Z";
   // @ts-expect-error there is no such class
   await shop.get("product", "lamp");
-  const part = (await shop.get("products", "lamp", { fields: ["stock"] })).value;
-  const id: string = part.id;
+  const fragment = (await shop.get("products", "lamp", { fields: ["stock"] })).value;
+  const id: string = fragment.id;
   // @ts-expect-error it was not read
-  part.name;
+  fragment.name;
   // @ts-expect-error there is no such field
   await shop.getMany("products", ["lamp"], { fields: ["colour"] });
-  for await (const each of shop.iterate("products", { order: ["price"] })) each.kind === "a";
-  const counted: Page<{ n: number }> = await shop.query("products", { aggregate: { compute: { n: { count: "*" } } } });
-  void [name, price, stock, id, counted.items[0].n];
+  for await (const product of shop.iterate("products", { order: ["price"] })) product.kind === "a";
+  const counts: Page<{ n: number }> = await shop.query("products", { aggregate: { compute: { n: { count: "*" } } } });
+  void [name, price, stock, id, counts.items[0].n];
 }
 
 export async function writes(): Promise<void> {
@@ -33,7 +33,7 @@ export async function writes(): Promise<void> {
   await shop.put("products", "lamp", { stock: 1 }, { fields: ["stock"] });
   // @ts-expect-error a whole object needs its name
   await shop.put("products", "lamp", { price: "30" });
-  // @ts-expect-error it is none of the values
+  // @ts-expect-error it is not one of the values
   await shop.create("products", { name: "Lamp", kind: "c" });
   // @ts-expect-error a decimal is a string
   await shop.create("products", { name: "Lamp", price: 30 });
@@ -41,8 +41,8 @@ export async function writes(): Promise<void> {
   await shop.create("products", { name: "Lamp", updated: "2026-01-01T00:00:00Z" });
   const created = await shop.create("products", { id: "lamp", name: "Lamp" });
   const key: string = created.value.key;
-  const nothing: null = (await shop.delete("products", "lamp")).value;
-  void [key, nothing];
+  const noValue: null = (await shop.delete("products", "lamp")).value;
+  void [key, noValue];
 }
 
 export async function changes(): Promise<void> {
@@ -73,6 +73,6 @@ export async function untyped(): Promise<void> {
   await any.put("products", "lamp", { anything: 1 });
   await any.put("products", "lamp", { anything: 1 }, { fields: ["anything"] });
   await any.update("products", "lamp", { stock: { inc: 1 } });
-  const [found] = (await any.query("products")).items;
-  found.name.toUpperCase();
+  const [product] = (await any.query("products")).items;
+  product.name.toUpperCase();
 }
