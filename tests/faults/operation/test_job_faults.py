@@ -56,9 +56,9 @@ class Deployment:
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         async with Connection(self.service.data) as http:
-            answer = await http.request(method, f"/v1/town/{path}", body)
-        assert answer.status < 300, answer
-        return answer.json()
+            response = await http.request(method, f"/v1/town/{path}", body)
+        assert response.status < 300, response
+        return response.json()
 
     async def wait_for(self, run: str, *states: str) -> dict[str, Any]:
         run_state: dict[str, Any] = {}

@@ -34,7 +34,7 @@ THROUGHPUT = [
     {"metric": f"{direction}_throughput", "goal": 1000, "weight": 1e-6}
     for direction in ("read", "write")
 ]
-"""Goals that batching needs; their weight is too low to decide a placement."""
+"""Annotations that batching needs; their weight is too low to decide a placement."""
 SCHEMA: dict[str, dict[str, Any]] = {
     **CLASSES,
     **BANKS,

@@ -54,8 +54,8 @@ async def check(client: QueryClient) -> None:
     for filter_, numbers in QUERIES:
         items = await client.all("orders", {"filter": filter_, "limit": 4, "fields": []})
         assert [item["id"] for item in items] == [f"o{i:02}" for i in numbers]
-        answer = await client.query("orders", {"filter": filter_, "explain": True})
-        assert answer["explain"]["access"] == "index"
+        result = await client.query("orders", {"filter": filter_, "explain": True})
+        assert result["explain"]["access"] == "index"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -82,9 +82,9 @@ async def test_added_path_indexes_cover_existing_objects_and_survive_renames(
         options = ChangeOptions(rename={"orders": {"address": "home"}})
         await control.set_schema(database, renamed, options=options)
         city["filter"] = {"eq": ["home.city", "Bonn"]}
-        answer = await client.query("orders", city)
-        assert answer["explain"]["access"] == "index"
-        assert [item["id"] for item in answer["items"]] == ["o01", "o07", "o13", "o19", "o25"]
+        result = await client.query("orders", city)
+        assert result["explain"]["access"] == "index"
+        assert [item["id"] for item in result["items"]] == ["o01", "o07", "o13", "o19", "o25"]
 
 
 async def test_fields_with_indexed_paths_are_not_placed_on_redis(mediator: Service) -> None:

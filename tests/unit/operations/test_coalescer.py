@@ -67,12 +67,12 @@ class Store:
             raise self.defect
         return version
 
-    def reading(
+    def start_read(
         self, id_: str, fields: tuple[str, ...] | None = None, bound: WaitBound = BOUND
     ) -> asyncio.Task[object]:
         return asyncio.create_task(self.coalescer.read(Read(FRAGMENT, id_, fields), bound))
 
-    def writing(self, id_: str, operation: int = 1) -> asyncio.Task[WriteResult]:
+    def start_write(self, id_: str, operation: int = 1) -> asyncio.Task[WriteResult]:
         write = Write(FRAGMENT, id_, WriteKind.UPDATE, str(operation), ("main",))
         return asyncio.create_task(self.coalescer.write(write, BOUND))
 
@@ -86,7 +86,12 @@ async def batches_started(store: Store, batches: int) -> None:
 
 async def test_equal_reads_are_one_call() -> None:
     store = Store()
-    tasks = [store.reading("a"), store.reading("b"), store.reading("a"), store.reading("a", ())]
+    tasks = [
+        store.start_read("a"),
+        store.start_read("b"),
+        store.start_read("a"),
+        store.start_read("a", ()),
+    ]
     first, other, same, narrow = await asyncio.gather(*tasks)
     assert store.batches == [["a", "b", "a"]]
     assert first is same
@@ -98,7 +103,7 @@ async def test_equal_reads_are_one_call() -> None:
 
 async def test_equal_writes_are_as_many_calls_in_their_order() -> None:
     store = Store()
-    results = await asyncio.gather(*(store.writing("a", number) for number in range(5)))
+    results = await asyncio.gather(*(store.start_write("a", number) for number in range(5)))
     assert store.batches == [["a"] * 5]
     assert [result.versions["main"] for result in results] == list(range(5))
 
@@ -106,9 +111,9 @@ async def test_equal_writes_are_as_many_calls_in_their_order() -> None:
 async def test_no_read_joins_a_batch_that_has_begun() -> None:
     store = Store()
     store.released.clear()
-    first = store.reading("a")
+    first = store.start_read("a")
     await batches_started(store, 1)
-    second = store.reading("a")
+    second = store.start_read("a")
     for _ in range(10):
         await asyncio.sleep(0)
     assert store.batches == [["a"]]
@@ -123,9 +128,9 @@ async def test_no_read_joins_a_batch_that_has_begun() -> None:
 async def test_reads_that_arrive_during_a_batch_go_together() -> None:
     store = Store()
     store.released.clear()
-    tasks = [store.reading("a")]
+    tasks = [store.start_read("a")]
     await batches_started(store, 1)
-    tasks += [store.reading(id_) for id_ in "bcd"]
+    tasks += [store.start_read(id_) for id_ in "bcd"]
     await asyncio.sleep(0)
     store.released.set()
     await asyncio.gather(*tasks)
@@ -143,7 +148,7 @@ async def test_the_next_batch_starts_before_the_callers_of_the_last_resume() -> 
 
     first = asyncio.create_task(caller())
     await batches_started(store, 1)
-    second = store.reading("b")
+    second = store.start_read("b")
     await asyncio.sleep(0)
     store.released.set()
     await asyncio.gather(first, second)
@@ -153,9 +158,9 @@ async def test_the_next_batch_starts_before_the_callers_of_the_last_resume() -> 
 async def test_a_batch_that_hangs_delays_no_call_beyond_the_maximum_wait() -> None:
     store, bound = Store(), WaitBound(0.001)
     store.released.clear()
-    tasks = [store.reading("a", bound=bound)]
+    tasks = [store.start_read("a", bound=bound)]
     await batches_started(store, 1)
-    tasks.append(store.reading("b", bound=bound))
+    tasks.append(store.start_read("b", bound=bound))
     await batches_started(store, 2)
     store.released.set()
     await asyncio.gather(*tasks)
@@ -165,9 +170,9 @@ async def test_a_batch_that_hangs_delays_no_call_beyond_the_maximum_wait() -> No
 async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> None:
     store = Store(pipelines=True)
     store.released.clear()
-    tasks = [store.reading("a")]
+    tasks = [store.start_read("a")]
     await batches_started(store, 1)
-    tasks.append(store.reading("a"))
+    tasks.append(store.start_read("a"))
     await batches_started(store, 2)
     store.released.set()
     await asyncio.gather(*tasks)
@@ -177,7 +182,7 @@ async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> No
 async def test_a_batch_has_a_maximum_of_calls() -> None:
     store = Store()
     ids = [str(number) for number in range(2 * MAX_CALLS + 1)]
-    await asyncio.gather(*map(store.reading, ids))
+    await asyncio.gather(*map(store.start_read, ids))
     assert [len(batch) for batch in store.batches] == [MAX_CALLS, MAX_CALLS, 1]
     assert [id_ for batch in store.batches for id_ in batch] == ids
 
@@ -185,7 +190,7 @@ async def test_a_batch_has_a_maximum_of_calls() -> None:
 async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     store = Store()
     store.released.clear()
-    cancelled, other, equal = store.reading("a"), store.reading("b"), store.reading("a")
+    cancelled, other, equal = store.start_read("a"), store.start_read("b"), store.start_read("a")
     await batches_started(store, 1)
     cancelled.cancel()
     store.released.set()
@@ -197,9 +202,9 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
 async def test_a_write_that_is_cancelled_before_its_batch_is_not_sent() -> None:
     store = Store()
     store.released.clear()
-    first = store.writing("a")
+    first = store.start_write("a")
     await batches_started(store, 1)
-    cancelled, other = store.writing("b"), store.writing("c")
+    cancelled, other = store.start_write("b"), store.start_write("c")
     await asyncio.sleep(0)
     cancelled.cancel()
     store.released.set()
@@ -210,20 +215,20 @@ async def test_a_write_that_is_cancelled_before_its_batch_is_not_sent() -> None:
 async def test_a_batch_of_cancelled_calls_is_not_sent() -> None:
     store = Store()
     store.released.clear()
-    first = store.writing("a")
+    first = store.start_write("a")
     await batches_started(store, 1)
-    cancelled = store.writing("b")
+    cancelled = store.start_write("b")
     await asyncio.sleep(0)
     cancelled.cancel()
     store.released.set()
     await first
-    assert (await store.writing("c")).status is Status.APPLIED
+    assert (await store.start_write("c")).status is Status.APPLIED
     assert store.batches == [["a"], ["c"]]
 
 
 async def test_an_error_of_one_call_does_not_affect_the_others() -> None:
     store = Store(error_of=lambda id_: Locked("b is locked.") if id_ == "b" else None)
-    results = await asyncio.gather(*map(store.writing, "abc"), return_exceptions=True)
+    results = await asyncio.gather(*map(store.start_write, "abc"), return_exceptions=True)
     assert [type(result) for result in results] == [WriteResult, Locked, WriteResult]
 
 
@@ -231,7 +236,7 @@ async def test_each_caller_gets_an_error_of_its_own() -> None:
     error = Unavailable("It does not answer.", system="postgres", retry_after_s=3.0)
     error.__cause__ = TimeoutError()
     store = Store(error_of=lambda _: error)
-    tasks = store.reading("a"), store.reading("a"), store.reading("b")
+    tasks = store.start_read("a"), store.start_read("a"), store.start_read("b")
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert len({id(result) for result in (*results, error)}) == 4
     for result in results:
@@ -246,8 +251,8 @@ async def test_each_caller_gets_an_error_of_its_own() -> None:
 
 async def test_callers_of_an_aborted_batch_get_an_error() -> None:
     store = Store(defect=asyncio.CancelledError())
-    written = await asyncio.gather(store.writing("a"), return_exceptions=True)
-    read = await asyncio.gather(store.reading("a"), return_exceptions=True)
+    written = await asyncio.gather(store.start_write("a"), return_exceptions=True)
+    read = await asyncio.gather(store.start_read("a"), return_exceptions=True)
     assert [type(result) for result in (*written, *read)] == [OutcomeUnknown, Unavailable]
 
 
@@ -255,21 +260,21 @@ async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescer, "MAX_WAITING", 3)
     store = Store()
     store.released.clear()
-    tasks = [store.writing("a")]
+    tasks = [store.start_write("a")]
     await batches_started(store, 1)
-    tasks += [store.writing("b", number) for number in range(3)]
+    tasks += [store.start_write("b", number) for number in range(3)]
     await asyncio.sleep(0)
     with pytest.raises(TooManyRequests) as refused:
-        await store.writing("c")
+        await store.start_write("c")
     assert refused.value.extra == {"limit": "batching"}
     store.released.set()
     await asyncio.gather(*tasks)
-    assert (await store.writing("d")).status is Status.APPLIED
+    assert (await store.start_write("d")).status is Status.APPLIED
 
 
 async def test_a_wait_explains_itself() -> None:
     store = Store()
-    await store.reading("a")
+    await store.start_read("a")
     document = store.coalescer.describe(FRAGMENT, "read", BOUND)
     assert (document["system"], document["operation"]) == ("postgres", "read")
     assert document["constant_s"] > 0

@@ -320,7 +320,7 @@ def ids_of_the_partition(count: int) -> list[str]:
 
 
 async def finish_build(world: World, refresher: Refresher) -> None:
-    """Refresh until the build ends, which the first refresh may start."""
+    """Refresh until the build, started or resumed by the first refresh, ends."""
     await refresher.refresh(LEASE)
     while world.copy_state.build:
         await asyncio.sleep(0)
