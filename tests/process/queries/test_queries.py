@@ -264,8 +264,8 @@ async def test_the_top_ten_is_read_in_one_round_trip(split: QueryClient, data: P
     best = sorted(data.items("entries"), key=sort_key("-likeCounter", "-id"))[:10]
     assert page["items"] == [{n: o[n] for n in ("id", "likeCounter")} for o in best]
     assert sum(page["explain"]["round_trips"].values()) == 1
-    joined_page = await split.query("entries", {**body, "fields": ["entry", "likeCounter"]})
-    assert [item["entry"] for item in joined_page["items"]] == [o["entry"] for o in best]
+    wide_page = await split.query("entries", {**body, "fields": ["entry", "likeCounter"]})
+    assert [item["entry"] for item in wide_page["items"]] == [o["entry"] for o in best]
 
 
 async def test_an_object_found_twice_is_returned_once(
