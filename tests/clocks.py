@@ -1,4 +1,4 @@
-"""Clocks of tests."""
+"""Clocks for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Ticking"]
 
 
 class Ticking:
-    """A clock of which every reading takes a millisecond."""
+    """A clock that advances by a millisecond at every reading."""
 
     def __init__(self) -> None:
         self.readings = 0

@@ -1,9 +1,9 @@
-"""Real servers for the tests: three embedded stores, started once for the whole run.
+"""Real servers for the tests: three embedded stores, started once per test run.
 
-Each process of the run (``-n``) has its own; what they write is in memory where there is room.
+Each process of the run (``-n``) starts its own; their data is in memory if there is room.
 
 ``PORTOLAN_TEST_REDIS_URL``, ``PORTOLAN_TEST_POSTGRESQL_URL`` and ``PORTOLAN_TEST_MONGODB_URL`` name
-servers that are running already; otherwise the embedded ones are started in a scratch directory.
+running servers to use instead; the embedded ones are started in a scratch directory.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from tests.java import QUICK_JAVA, submit_options
 from tests.process.access.examinations import share
 from tests.process.service import drop_catalogue_template
 
-# How long an example takes depends on the machine: no test asserts a time. And a run that failed
-# must fail again: examples are the same every time, unless `--hypothesis-profile explore` asks.
+# How long an example takes depends on the machine: no test asserts a time. A failed run must fail
+# again, so examples are the same every time, except with `--hypothesis-profile explore`.
 settings.register_profile("explore", deadline=None)
 settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
 
-# Shells let what they start in the background ignore SIGINT, and so would all that a test starts.
+# Shells make background processes ignore SIGINT, and all processes of a test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
-MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
-"""A file system in memory, and the room that a run may need there."""
+MEMORY, MIN_FREE_BYTES = Path("/dev/shm"), 6 << 30
+"""A file system in memory, and the free space that a run can need there."""
 
 STORE_DEADLINE_S, CATALOGUE_DEADLINE_S = 10.0, 20.0
-"""A machine that does something else for seconds is no fault of a server."""
+"""Long enough for a machine that is busy for seconds, which is not a fault of the server."""
 
 PROBE_BUDGET_S = 60.0
-"""For examining a server, of which all tests of the run believe what was found out."""
+"""The budget for probing a server, whose result all tests of the run use."""
 
 catalogue_connection.DEADLINE_S = CATALOGUE_DEADLINE_S
 redis_connection.TIMEOUT_S = STORE_DEADLINE_S
 plane.PING_S = STORE_DEADLINE_S
 probe.BUDGET_S = PROBE_BUDGET_S
 
-WAITING, WAITED = [Path(__file__).parent / each for each in ("faults", "proxies")], 0.6
-"""Folders of tests that mostly wait, and by which part of the other modules they have begun."""
+WAITING_DIRS, WAITING_SHARE = [Path(__file__).parent / name for name in ("faults", "proxies")], 0.6
+"""Folders of tests that mostly wait, and the share of other modules over which to spread them."""
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
@@ -68,10 +68,10 @@ def _variable(kind: str) -> str:
 
 
 def pytest_configure() -> None:
-    """Keep scratch files in memory: the disk of a shared machine may stand still for seconds.
+    """Keep scratch files in memory: the disk of a shared machine can stall for seconds.
 
-    Servers write and flush as ever; what tests kill is a process, not the machine. Nothing that is
-    imported to collect tests is garbage, and to look for some takes a sixth of the time.
+    Servers write and flush as usual; tests kill processes, not the machine. Imports for collecting
+    tests leave no garbage, and looking for it would take a sixth of the time.
     """
     gc.disable()
     if "TMPDIR" not in os.environ and _has_room(MEMORY):
@@ -79,33 +79,35 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt what importing all tests has made from garbage collection, and have fewer of them.
+    """Exempt imported objects from garbage collection, and collect less often, as a service does.
 
-    This is what a service does; else each collection walks it.
+    Otherwise each collection would traverse them.
     """
     spare_the_collector()
     gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the modules that mostly wait over the others, so that no core is idle meanwhile."""
+    """Spread the modules that mostly wait over the others, so that no core is idle."""
     modules = list(dict.fromkeys(item.path for item in items))
-    waiting = [each for each in modules if any(map(each.is_relative_to, WAITING))]
-    busy = [each for each in modules if each not in waiting]
-    turn = {module: number / len(busy) for number, module in enumerate(busy)}
-    turn |= {module: WAITED * number / len(waiting) for number, module in enumerate(waiting)}
-    items.sort(key=lambda item: turn[item.path])
+    waiting = [module for module in modules if any(map(module.is_relative_to, WAITING_DIRS))]
+    busy = [module for module in modules if module not in waiting]
+    position = {module: number / len(busy) for number, module in enumerate(busy)}
+    position |= {
+        module: WAITING_SHARE * number / len(waiting) for number, module in enumerate(waiting)
+    }
+    items.sort(key=lambda item: position[item.path])
 
 
 def _has_room(directory: Path) -> bool:
-    return os.access(directory, os.W_OK) and shutil.disk_usage(directory).free > ROOM_BYTES
+    return os.access(directory, os.W_OK) and shutil.disk_usage(directory).free > MIN_FREE_BYTES
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _unclosed_is_found_where_it_was_opened() -> Iterator[None]:
     """Collect garbage after each module, so that its warnings fail this module and no later one.
 
-    What is left belongs to the run, and no later collection walks it.
+    The remaining objects belong to the run; later collections skip them.
     """
     yield
     gc.collect()
@@ -117,33 +119,33 @@ def server_urls(
     tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> Iterator[Mapping[str, str]]:
     """URLs of one running server of each kind."""
-    own = tmp_path_factory.getbasetemp()
-    of_the_run = own if worker_id == "master" else own.parent
-    given: dict[str, str] = {
+    worker_dir = tmp_path_factory.getbasetemp()
+    run_dir = worker_dir if worker_id == "master" else worker_dir.parent
+    given_urls: dict[str, str] = {
         kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS
     }
-    if all(given.values()):
-        yield given
+    if all(given_urls.values()):
+        yield given_urls
         return
     data_dir = Path(tempfile.mkdtemp(prefix="portolan-test-"))
     try:
         with EmbeddedFleet(data_dir, java_options=QUICK_JAVA) as fleet:
             endpoints = fleet.endpoints
-            share(of_the_run, [endpoint.url for endpoint in endpoints.values()])
-            yield {kind: given[kind] or endpoints[kind].url for kind in KINDS}
+            share(run_dir, [endpoint.url for endpoint in endpoints.values()])
+            yield {kind: given_urls[kind] or endpoints[kind].url for kind in KINDS}
     finally:
         shutil.rmtree(data_dir, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def redis_config(server_urls: Mapping[str, str]) -> SystemConfig:
-    """How to reach the Redis server."""
+    """The config of the Redis server."""
     return _system("redis", "redis", server_urls)
 
 
 @pytest.fixture(scope="session")
 async def postgresql_config(server_urls: Mapping[str, str]) -> AsyncIterator[SystemConfig]:
-    """How to reach the PostgreSQL server."""
+    """The config of the PostgreSQL server."""
     config = _system("postgres", "postgresql", server_urls)
     yield config
     await drop_catalogue_template(config)
@@ -151,7 +153,7 @@ async def postgresql_config(server_urls: Mapping[str, str]) -> AsyncIterator[Sys
 
 @pytest.fixture(scope="session")
 def mongodb_config(server_urls: Mapping[str, str]) -> SystemConfig:
-    """How to reach the server that speaks MongoDB's protocol."""
+    """The config of the server that speaks MongoDB's protocol."""
     return _system("mongo", "mongodb", server_urls)
 
 
@@ -159,11 +161,11 @@ def mongodb_config(server_urls: Mapping[str, str]) -> SystemConfig:
 def config_of(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> Mapping[str, SystemConfig]:
-    """How to reach each server, by its kind.
+    """The config of each server, by kind.
 
-    An asynchronous fixture cannot request another one by name unless a test before has had it.
+    An asynchronous fixture can request another by name only if an earlier test has used it.
     """
-    return {each.kind: each for each in (redis_config, postgresql_config, mongodb_config)}
+    return {config.kind: config for config in (redis_config, postgresql_config, mongodb_config)}
 
 
 def _system(name: str, kind: str, urls: Mapping[str, str]) -> SystemConfig:

@@ -1,8 +1,8 @@
-"""How tests run Java; `python -m tests.java` prepares it.
+"""Java options of the tests; `python -m tests.java` prepares the archive of classes.
 
-Spark loads and verifies ten thousand classes whenever it starts, which is most of the time of a
-short test. So there is an archive of them as the JVM has them in memory, which it maps instead
-("class data sharing"). A JVM that finds other classes than those of the archive does without it.
+Spark loads and verifies ten thousand classes at each start, which is most of the time of a short
+test. The JVM maps an archive of the loaded classes instead ("class data sharing"); it ignores the
+archive if its classes differ.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import Final
 __all__ = ["QUICK_JAVA", "submit_options"]
 
 QUICK_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of processes that run for a minute: a third less processor time.
+"""Options of processes that run for a minute; they save a third of the processor time.
 
-Compiling for speed takes longer than a test uses the code.
+Optimising compilation takes longer than a test uses the code.
 """
 
 _ARCHIVE: Final = Path(sys.prefix, "spark-classes.jsa")
 
 
 def submit_options() -> str:
-    """Return the options of the JVM that Spark is started in."""
-    shared = (f"-XX:SharedArchiveFile={_ARCHIVE}", "-Xlog:cds=off") if _ARCHIVE.exists() else ()
-    return " ".join((*QUICK_JAVA, *shared))
+    """Return the options of Spark's JVM."""
+    sharing_options = (
+        (f"-XX:SharedArchiveFile={_ARCHIVE}", "-Xlog:cds=off") if _ARCHIVE.exists() else ()
+    )
+    return " ".join((*QUICK_JAVA, *sharing_options))
 
 
 def _prepare() -> None:
-    """Start Spark, let it do a little of everything, and archive what it has loaded for that."""
+    """Run Spark with a few typical operations, and archive the classes that it loads."""
     with tempfile.TemporaryDirectory(dir=_ARCHIVE.parent) as scratch:
         draft = Path(scratch, _ARCHIVE.name)
         options = (*QUICK_JAVA, f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off")
@@ -48,7 +50,7 @@ def _prepare() -> None:
 
 
 def _use_spark(scratch: Path) -> None:
-    # The tests that have no Spark need not wait for it.
+    # Imported here, as tests without Spark need not wait for it.
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col, row_number
     from pyspark.sql.window import Window

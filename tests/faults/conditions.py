@@ -1,4 +1,4 @@
-"""Waiting until something holds."""
+"""Waiting for a condition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     """Poll until a condition holds.
 
     Raises:
-        TimeoutError: It does not hold for a long time.
+        TimeoutError: It did not hold within `WITHIN_S`.
     """
     async with asyncio.timeout(WITHIN_S):
         while True:

@@ -1,7 +1,7 @@
-"""A proxy before a server that can keep what clients send, let it through later, and lose a reply.
+"""A proxy before a server that can hold back requests, release them later, and lose a reply.
 
-What it keeps lies where bytes lie that a frozen server has not read: the client may have gone long
-since, and they take effect all the same once the server goes on.
+Held bytes are like those that a frozen server has not read: they take effect once released, even if
+the client has gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK = 65_536
 
 @dataclass(eq=False)
 class _Link:
-    """One connection: whether its client may send, and whether the server has answered it."""
+    """One connection: whether its requests are released, and whether the server has replied."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
@@ -36,14 +36,14 @@ class _Link:
 
 
 class Holding:
-    """Forwards connections; see `proxied`.
+    """A forwarding proxy; see `proxied`.
 
     Args:
         connect: Opens a connection to the server.
 
     Attributes:
-        sent: What clients have sent last, kept or not, in the order in which it came.
-        loses: Whether the next reply is lost, and its connection with it.
+        sent: The last data of clients, held or not, in order of arrival.
+        loses: Whether to lose the next reply and close its connection.
     """
 
     def __init__(self, connect: _Connect) -> None:
@@ -53,44 +53,44 @@ class Holding:
         self.loses = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._links: list[_Link] = []
-        self._held: list[_Link] = []
+        self._blocked: list[_Link] = []
 
     def hold(self) -> None:
-        """Keep from now on what clients send."""
+        """Hold back what clients send from now on."""
         self._open = False
         for link in self._links:
             link.released.clear()
 
     async def release(self) -> None:
-        """Let it through; returns once the server has answered all of it.
+        """Forward the held data; return once the server has replied to all of it.
 
-        One connection goes after the other, in the order in which they were kept: a statement comes
-        before the request of its client, on a connection of its own, to cancel it.
+        Connections are released one after the other, in the order in which they were held: a
+        statement before its cancel request, which has its own connection.
         """
-        while self._held:
-            link = self._held.pop(0)
+        while self._blocked:
+            link = self._blocked.pop(0)
             link.released.set()
             await link.answered.wait()
         self._open = True
 
     @property
     def holds(self) -> bool:
-        """Whether something is kept."""
-        return bool(self._held)
+        """Whether data is held."""
+        return bool(self._blocked)
 
     async def listen(self) -> int:
-        """Accept connections; returns the port."""
+        """Start accepting connections; return the port."""
         self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
     def cut(self) -> None:
-        """Break off every connection, and accept no more."""
+        """Abort all connections and accept no more."""
         self._listener.close()
-        self.break_off()
+        self.disconnect()
 
-    def break_off(self) -> None:
-        """Break off every connection; clients may connect again."""
+    def disconnect(self) -> None:
+        """Abort all connections; clients can reconnect."""
         for link in self._links:
             link.client.transport.abort()
             link.server.transport.abort()
@@ -103,11 +103,11 @@ class Holding:
             return
         link = _Link(writer, server_writer)
         self._links.append(link)
-        for work in (
+        for forwarding in (
             self._forward_requests(reader, link),
             self._forward_replies(server_reader, link),
         ):
-            task = asyncio.create_task(work)
+            task = asyncio.create_task(forwarding)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -117,7 +117,7 @@ class Holding:
                 self.sent.append(data)
                 if not (self._open or link.released.is_set()):
                     link.answered.clear()
-                    self._held.append(link)
+                    self._blocked.append(link)
                     await link.released.wait()
                 link.server.write(data)
         with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ class Holding:
         link.server.close()
 
     async def close(self) -> None:
-        """Break off every connection, and wait until it is gone."""
+        """Abort all connections and wait until they are closed."""
         self.cut()
         for task in self._tasks:
             task.cancel()
@@ -146,12 +146,12 @@ class Holding:
 
 @contextlib.asynccontextmanager
 async def proxied(config: SystemConfig) -> AsyncIterator[tuple[Holding, SystemConfig]]:
-    """Put a proxy before a server; yields it, and how to reach the server through it."""
+    """Put a proxy before a server; yield it and the config that connects through it."""
     holding = Holding(_connecting(config))
-    reached = replace(config, url=_url(config, await holding.listen()))
-    same_server(config.url, reached.url)
+    proxied_config = replace(config, url=_url(config, await holding.listen()))
+    same_server(config.url, proxied_config.url)
     try:
-        yield holding, reached
+        yield holding, proxied_config
     finally:
         await holding.close()
 

@@ -1,4 +1,4 @@
-"""A proxy before a service that lets requests through, and loses the answers to some of them."""
+"""A proxy before a service that forwards requests and loses some responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Losing", "losing"]
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
-async def _nothing() -> None:
+async def _ignore() -> None:
     pass
 
 
@@ -24,8 +24,8 @@ class Losing:
     """See `losing`.
 
     Attributes:
-        url: Its address.
-        bodies: What clients have sent.
+        url: The proxy's address.
+        bodies: The request bodies of clients.
     """
 
     service: str
@@ -35,14 +35,14 @@ class Losing:
     bodies: list[bytes] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward the requests of one connection, until an answer is lost."""
+        """Forward the requests of one connection until a response is lost."""
         async with Connection(self.service) as connection:
-            while head := await _head(reader):
+            while head := await _read_head(reader):
                 length = _LENGTH.search(head)
                 body = await reader.readexactly(int(length[1])) if length else b""
                 self.bodies.append(body)
                 try:
-                    answer = await connection.send(head + body)
+                    response = await connection.send(head + body)
                 except (Unreachable, Unanswered):
                     break
                 if self.losses:
@@ -50,20 +50,20 @@ class Losing:
                     writer.close()
                     await self.on_loss()
                     return
-                writer.write(_rendered(answer))
+                writer.write(_render(response))
         writer.close()
 
 
 @asynccontextmanager
 async def losing(
-    service: str, losses: int, on_loss: Callable[[], Awaitable[None]] = _nothing
+    service: str, losses: int, on_loss: Callable[[], Awaitable[None]] = _ignore
 ) -> AsyncIterator[Losing]:
     """Start a proxy.
 
     Args:
         service: The address of the service.
-        losses: How many answers are lost, from the first one on.
-        on_loss: Called when the client has lost one.
+        losses: How many responses to lose, from the first one on.
+        on_loss: Called after each lost response.
     """
     proxy = Losing(service, losses, on_loss)
     async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as server:
@@ -71,15 +71,15 @@ async def losing(
         yield proxy
 
 
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Return the head of the next request; nothing if the client has gone."""
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """Return the head of the next request; empty if the client has gone."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except (OSError, EOFError):
         return b""
 
 
-def _rendered(answer: Answer) -> bytes:
-    type_ = answer.headers.get("content-type", "text/plain")
-    head = f"HTTP/1.1 {answer.status} OK\r\ncontent-type: {type_}\r\n"
-    return f"{head}content-length: {len(answer.body)}\r\n\r\n".encode() + answer.body
+def _render(response: Answer) -> bytes:
+    type_ = response.headers.get("content-type", "text/plain")
+    head = f"HTTP/1.1 {response.status} OK\r\ncontent-type: {type_}\r\n"
+    return f"{head}content-length: {len(response.body)}\r\n\r\n".encode() + response.body

@@ -1,4 +1,4 @@
-"""A service in a process of its own, to be killed, starved of its stores, or fed with rubbish."""
+"""A service in a separate process, to be killed, cut off from its stores or fed garbage."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.process.access.examinations import recall, remember
 __all__ = ["Service"]
 
 READY_WITHIN_S = 120.0
-_DATA = re.compile(r"Data API\s+(https?://\S+?)/v1/")
-_ADMIN = re.compile(r"Admin API\s+(https?://\S+?)/admin/v1/")
+_DATA_API = re.compile(r"Data API\s+(https?://\S+?)/v1/")
+_ADMIN_API = re.compile(r"Admin API\s+(https?://\S+?)/admin/v1/")
 _BEST = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
 _WORST = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
-_FAVOURED = {
+_FAVOURED_METRICS = {
     "redis": "write_throughput",
     "postgres": "read_latency",
     "mongo": "read_throughput",
@@ -36,21 +36,21 @@ _FAVOURED = {
 
 
 class Service:
-    """`portolan serve` in a process; started, killed and started again.
+    """A `portolan serve` process that can be started, killed and restarted.
 
-    The ports of the first start are kept, so that clients go on where they were.
+    A restart reuses the ports, so clients can go on.
 
     Args:
-        arguments: What follows `serve` on the command line.
+        arguments: Command-line arguments of `serve`.
         environment: Settings.
-        configs: The systems that these name, if they are those of the run.
+        configs: The systems in the settings, if they are the test run's.
 
     Attributes:
         data: Address of the data API.
         admin: Address of the admin API.
-        up: Set while the service runs, as far as its clients can know.
-        output: What it printed.
-        prepare: A function of a module, called in the process before.
+        up: Set while the service runs, as its clients see it.
+        output: The lines that it printed.
+        prepare: A module-level function, called in the process first.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Service:
     ) -> None:
         self._arguments = tuple(arguments)
         self._configs = configs
-        # No process takes over from a service of a test, unless the test sets it.
-        undrained = {"PORTOLAN_DRAIN_S": "0"}
-        self._environment = {**os.environ, **undrained, **environment, "COLUMNS": "200"}
+        # No process takes over from a test service unless the test sets this.
+        no_drain = {"PORTOLAN_DRAIN_S": "0"}
+        self._environment = {**os.environ, **no_drain, **environment, "COLUMNS": "200"}
         self.ports = ("0", "0")
         self._process: Forked | None = None
         self._drain: asyncio.Task[None] | None = None
@@ -75,7 +75,7 @@ class Service:
 
     @classmethod
     def embedded(cls, data_dir: Path, *options: str) -> Self:
-        """Return a service with stores of its own."""
+        """Return a service with its own embedded stores."""
         return cls(("--embedded", "--data-dir", str(data_dir), *options), {})
 
     @classmethod
@@ -86,7 +86,7 @@ class Service:
         coordination_url: str = "",
         **settings: str,
     ) -> Self:
-        """Return a service on stores that others run; `settings` are those of its name."""
+        """Return a service on external stores; `settings` are those of `PORTOLAN_…`."""
         members = ("name", "kind", "url", "durability", "deadline_s", "namespace")
         systems = [{name: getattr(config, name) for name in members} for config in configs]
         environment = {
@@ -96,15 +96,15 @@ class Service:
         }
         if coordination_url:
             environment["PORTOLAN_COORDINATION_URL"] = coordination_url
-        more = {f"PORTOLAN_{name.upper()}": value for name, value in settings.items()}
-        return cls((), environment | more, configs)
+        portolan_settings = {f"PORTOLAN_{name.upper()}": value for name, value in settings.items()}
+        return cls((), environment | portolan_settings, configs)
 
     async def start(self) -> None:
-        """Start, and return once it has logged its addresses."""
+        """Start the process; return once it has printed its addresses."""
         catalogue_url = self._environment.get("PORTOLAN_CATALOGUE_URL", "")
-        new = self._configs if self._process is None else ()
-        if new:
-            await recall(new, catalogue_url)
+        unchecked_configs = self._configs if self._process is None else ()
+        if unchecked_configs:
+            await recall(unchecked_configs, catalogue_url)
         port, admin_port = self.ports
         self._process = await Forked.start(
             ("serve", *self._arguments, "--port", port, "--admin-port", admin_port),
@@ -112,55 +112,57 @@ class Service:
             prepare=self.prepare,
         )
         async with asyncio.timeout(READY_WITHIN_S):
-            await self._announced()
+            await self._read_addresses()
         self._drain = asyncio.create_task(self._read_rest())
-        if new:
-            await remember(new, catalogue_url)
+        if unchecked_configs:
+            await remember(unchecked_configs, catalogue_url)
         self.up.set()
 
     async def kill(self) -> None:
-        """Kill it as a crash would, and wait until it is gone."""
+        """Kill the process as a crash would; return once it is gone."""
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """End it as an operator would, stores included."""
+        """Stop it as an operator would, embedded stores included."""
         await self._end(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, and do not wait for what becomes of it."""
+        """Send it a signal without waiting for the effect."""
         assert self._process is not None
         self._process.send(number)
 
     async def ended(self) -> int:
-        """Wait until it has ended by itself; return its exit status."""
+        """Wait until the process exits; return its exit status."""
         assert self._process is not None
         return await self._process.wait()
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         assert self._process is not None
         return self._process.pid
 
     async def favour(self) -> None:
-        """State metrics so that `tests.process.service.field_on` decides where a field goes."""
+        """State metrics with which `tests.process.service.field_on` decides the placement."""
         async with Connection(self.admin) as admin:
-            for name, metric in _FAVOURED.items():
+            for name, metric in _FAVOURED_METRICS.items():
                 await eventually(partial(_serves, admin, name))
                 body = {"metrics": {**_WORST, metric: _BEST[metric]}}
-                answer = await admin.request("PATCH", f"/admin/v1/systems/{name}", body)
-                assert answer.status == 200, answer
+                response = await admin.request("PATCH", f"/admin/v1/systems/{name}", body)
+                assert response.status == 200, response
 
     async def put_schema(self, database: str, classes: Mapping[str, Any]) -> dict[str, str]:
-        """Set a schema; return the system of each node."""
+        """Set a schema; return the system of each placement node."""
         async with Connection(self.admin) as admin:
             for config in self._configs:
                 await eventually(partial(_is_examined, admin, config.name))
-            answer = await admin.request(
+            response = await admin.request(
                 "PUT", f"/admin/v1/schemas/{database}", {"classes": classes}
             )
-        assert answer.status == 200, answer
-        return {node: where["system"] for node, where in answer.json()["placements"].items()}
+        assert response.status == 200, response
+        return {
+            node: placement["system"] for node, placement in response.json()["placements"].items()
+        }
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -180,15 +182,15 @@ class Service:
         if self._drain is not None:
             await self._drain
 
-    async def _announced(self) -> None:
+    async def _read_addresses(self) -> None:
         assert self._process is not None
         while line := await self._process.output.readline():
             text = line.decode(errors="replace")
             self.output.append(text)
-            if found := _DATA.search(text):
-                self.data = found[1]
-            if found := _ADMIN.search(text):
-                self.admin = found[1]
+            if match := _DATA_API.search(text):
+                self.data = match[1]
+            if match := _ADMIN_API.search(text):
+                self.admin = match[1]
                 self.ports = (_port(self.data), _port(self.admin))
                 return
         raise AssertionError("the service ended at its start:\n" + "".join(self.output[-50:]))
@@ -200,15 +202,15 @@ class Service:
 
 
 async def _serves(admin: Connection, name: str) -> bool:
-    """Whether a system has been examined: on a busy machine that may take a second attempt."""
-    answer = await admin.request("GET", f"/admin/v1/systems/{name}")
-    return bool(answer.status == 200 and answer.json()["state"] == "serving")
+    """Return whether a system serves: on a busy machine its check can take a second attempt."""
+    response = await admin.request("GET", f"/admin/v1/systems/{name}")
+    return bool(response.status == 200 and response.json()["state"] == "serving")
 
 
 async def _is_examined(admin: Connection, name: str) -> bool:
-    """Whether a system has been examined, whatever became of it since."""
-    answer = await admin.request("GET", f"/admin/v1/systems/{name}")
-    return answer.status != 200 or answer.json()["state"] != "not connected"
+    """Return whether a system has been checked, whatever its state since."""
+    response = await admin.request("GET", f"/admin/v1/systems/{name}")
+    return response.status != 200 or response.json()["state"] != "not connected"
 
 
 def _port(address: str) -> str:

@@ -1,4 +1,4 @@
-"""The processes of embedded stores, to be killed and stopped in the middle of their work."""
+"""Processes of embedded stores, to be killed and stopped while they work."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
 from tests.java import QUICK_JAVA
 
-__all__ = ["KINDS", "OwnStores", "Stores"]
+__all__ = ["KINDS", "RestartableStores", "Stores"]
 
 KINDS: dict[str, Kind] = {"redis": "redis", "postgres": "postgresql", "mongo": "mongodb"}
-"""Kinds of the systems, by name."""
+"""The kind of each system."""
 
-ENDED_WITHIN_S = 30.0
+KILL_TIMEOUT_S = 30.0
 
 
 class Stores:
-    """The stores of a data directory, whichever process started them.
+    """The embedded stores of a data directory, whichever process started them.
 
     Args:
         data_dir: The directory.
@@ -33,13 +33,13 @@ class Stores:
         self._data_dir = data_dir
 
     def kill(self, system: str) -> None:
-        """Kill a store with all its processes, as a crash would; return once they are gone."""
+        """Kill all processes of a store as a crash would; return once they are gone."""
         processes = self._send(system, signal.SIGKILL)
-        _, alive = psutil.wait_procs(processes, ENDED_WITHIN_S)
+        _, alive = psutil.wait_procs(processes, KILL_TIMEOUT_S)
         assert not alive
 
     def end(self) -> None:
-        """Kill what a service that failed to start again has left."""
+        """Kill the stores that a service left when its restart failed."""
         for system, kind in KINDS.items():
             if list((self._data_dir / kind).rglob("server.pid")):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -47,7 +47,7 @@ class Stores:
 
     @contextlib.contextmanager
     def silent(self, system: str) -> Iterator[None]:
-        """Stop a store, so that it accepts connections and answers nothing, and let it go on."""
+        """Freeze a store while the block runs: it accepts connections but does not answer."""
         self._send(system, signal.SIGSTOP)
         try:
             yield
@@ -67,8 +67,8 @@ class Stores:
         return [server, *server.children(recursive=True)]
 
 
-class OwnStores(Stores):
-    """Stores of the test's own, which only the test restarts."""
+class RestartableStores(Stores):
+    """Stores that only the test starts and restarts."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
@@ -76,12 +76,12 @@ class OwnStores(Stores):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Run all of them while the block runs."""
+        """Run the stores while the block runs."""
         with self._fleet:
             yield
 
     def configs(self) -> list[SystemConfig]:
-        """Return how to reach each of them."""
+        """Return the config of each store."""
         endpoints = self._fleet.endpoints
         return [
             SystemConfig(name, kind, endpoints[kind].url, durability="full")
@@ -90,7 +90,7 @@ class OwnStores(Stores):
 
     @contextlib.contextmanager
     def killed(self, system: str) -> Iterator[None]:
-        """Kill a store, and start it again at the end."""
+        """Kill a store; restart it at the end of the block."""
         self.kill(system)
         try:
             yield

@@ -1,4 +1,4 @@
-"""A mediator over the servers of the run, in namespaces that are removed at the end."""
+"""A mediator over the servers of the test run, in namespaces that are removed at the end."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.process.service import Service, scratch_catalogue, scratch_systems, s
 async def system_configs(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[Sequence[SystemConfig]]:
-    """The three systems, each in a namespace of its own."""
+    """The three systems, in a new namespace."""
     async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
         yield configs
 
 
 @pytest.fixture(scope="session")
 async def catalogue_url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    """URL of an empty catalogue."""
+    """The URL of an empty catalogue."""
     async with scratch_catalogue(postgresql_config) as url:
         yield url
 
@@ -37,22 +37,22 @@ async def mediator(
     system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:
     """A running mediator whose stated metrics place each `field_on` on its system."""
-    async with service(system_configs, catalogue_url) as started:
-        await started.favour()
-        yield started
+    async with service(system_configs, catalogue_url) as running_service:
+        await running_service.favour()
+        yield running_service
 
 
 @pytest.fixture(scope="module")
 def late_replies() -> Iterator[None]:
-    """Replies of the coordination Redis are waited for as long as a busy machine needs."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("redis_connection.connection.TIMEOUT_S", 30.0)
+    """Wait longer for replies of the coordination Redis, for a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("redis_connection.connection.TIMEOUT_S", 30.0)
         yield
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers do not give up: on a busy machine those before them may take long."""
+    """Make writers wait longer: on a busy machine, earlier writers can take long."""
     for name in (
         "operations.backoff.MAX_WAIT_S",
         "transactions.coordinator.MAX_WAIT_S",
@@ -67,9 +67,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def own_systems(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[Sequence[SystemConfig]]:
-    """The three systems in namespaces of the module's own.
+    """The three systems, in a namespace of this module.
 
-    Whoever relays changes relays all of a namespace, those of other tests as well.
+    A relay relays all changes of a namespace, those of other tests as well.
     """
     async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
         yield configs
@@ -77,7 +77,7 @@ async def own_systems(
 
 @pytest.fixture(scope="module")
 async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    """URL of a catalogue of the module's own."""
+    """The URL of a catalogue of this module."""
     async with scratch_catalogue(postgresql_config) as url:
         yield url
 
@@ -86,9 +86,9 @@ async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 async def paper(
     own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Paper]:
-    """Cacheable articles, with a sketch of their own."""
-    async with paper_on(own_systems, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        yield opened
+    """Cacheable articles, with their own sketch."""
+    async with paper_on(own_systems, own_catalogue, redis_config.url, CacheSettings()) as paper_:
+        yield paper_
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +98,10 @@ async def other(
     own_catalogue: str,
     redis_config: SystemConfig,
 ) -> AsyncIterator[Paper]:
-    """Another replica of the service that `paper` is on."""
+    """A second replica of the service behind `paper`."""
     settings = CacheSettings()
-    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as opened:
-        yield opened
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as replica:
+        yield replica
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ async def running(
 
 @pytest.fixture(scope="module")
 async def endpoint() -> AsyncIterator[Endpoint]:
-    """One address for the origins of a module's tests, and the caches before them."""
+    """One address for the origins of a module's tests and the caches before them."""
     endpoint = Endpoint()
     async with served(endpoint) as endpoint.url:
         yield endpoint
@@ -129,7 +129,7 @@ async def endpoint() -> AsyncIterator[Endpoint]:
 async def started(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[ServiceProcess]:
-    """A service in a process of its own, with a feed."""
+    """A service in a separate process, with a feed."""
     async with (
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
         scratch_catalogue(postgresql_config) as url,

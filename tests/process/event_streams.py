@@ -1,4 +1,4 @@
-"""Server-sent events, as a client reads them."""
+"""Reading server-sent events as a client."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ async def read_text(
     *headers: tuple[bytes, bytes],
     begun: asyncio.Event | None = None,
 ) -> str:
-    """Return events until a text has come, and go then.
+    """Return the text of events up to `last`, then disconnect.
 
     Args:
-        begun: Is set when the first bytes have come.
+        begun: Set once the first bytes have arrived.
     """
-    gone, text = asyncio.Event(), bytearray()
+    disconnected, text = asyncio.Event(), bytearray()
 
     async def receive() -> dict[str, Any]:
-        await gone.wait()
+        await disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
@@ -48,9 +48,9 @@ async def read_text(
         if text and begun is not None:
             begun.set()
         if last.encode() in text:
-            gone.set()
+            disconnected.set()
 
     scope = {"type": "http", "method": "GET", "raw_path": path.encode(), "query_string": b""}
-    accepted = [(b"accept", b"text/event-stream"), *headers]
-    await api({**scope, "headers": accepted}, receive, send)
+    request_headers = [(b"accept", b"text/event-stream"), *headers]
+    await api({**scope, "headers": request_headers}, receive, send)
     return text.decode()

@@ -1,4 +1,4 @@
-"""The data plane of a process that has not seen the newest schema yet."""
+"""The data plane of a process that has not yet loaded the latest schema."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["LatePlane", "holding"]
 
 
 class LatePlane:
-    """Sees another schema only when it looks for one, as for a class that it does not know."""
+    """Loads a new schema only when it needs one, as for an unknown class."""
 
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
         self.model = plane.model
         self.answers = True
-        """Whether the catalogue answers when it looks."""
+        """Whether the catalogue answers."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plane, name)
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        known = self.model.databases.get(database)
-        if known is None or class_name not in known.classes:
+        known_database = self.model.databases.get(database)
+        if known_database is None or class_name not in known_database.classes:
             if not self.answers:
                 raise Unavailable("The catalogue does not answer.", system="catalogue")
             self.model = self._plane.model
@@ -42,7 +42,7 @@ class LatePlane:
 async def holding(
     leases: Leasing, name: str, run: Coroutine[Any, Any, None]
 ) -> AsyncIterator[None]:
-    """Run a holder, which has the lease of this name by then."""
+    """Run a lease holder; enter the block once it holds the lease `name`."""
 
     async def is_held() -> bool:
         if await leases.acquire(name, "probe", 1.0):

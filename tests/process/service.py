@@ -1,4 +1,4 @@
-"""A mediator over the three real servers of the run, in namespaces of its own."""
+"""A mediator over the three real servers of the test run, in its own namespaces."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ __all__ = [
 ]
 
 _TEMPLATES: dict[str, str] = {}
-"""The name of the template on each server."""
+"""The name of the template database on each server."""
 
 NOWHERE = "redis://:hush-hush@127.0.0.1:1/0"
-"""No server listens there, and the password must not appear anywhere."""
+"""A URL where no server listens; its password must not appear anywhere."""
 
 
 def unique(prefix: str = "t") -> str:
-    """Return a name that nothing else has."""
+    """Return a unique name."""
     return f"{prefix}_{uuid4().hex[:12]}"
 
 
@@ -66,7 +66,7 @@ def field_on(system: str, type_: str = "string", **members: Any) -> dict[str, An
 
 @dataclass
 class Service:
-    """A mediator with what was observed of it, and short names for operations."""
+    """A mediator with its observations, and short names for operations."""
 
     mediator: Mediator
     configs: dict[str, SystemConfig]
@@ -74,16 +74,20 @@ class Service:
     observed: list[Observation] = field(default_factory=list)
 
     async def favour(self) -> None:
-        """State metrics so that `field_on` decides where a field goes."""
+        """State metrics with which `field_on` decides the placement of a field."""
         control = self.mediator.control
         worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
         best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
-        of = {"redis": "write_throughput", "postgres": "read_latency", "mongo": "read_throughput"}
-        for name, metric in of.items():
+        metrics = {
+            "redis": "write_throughput",
+            "postgres": "read_latency",
+            "mongo": "read_throughput",
+        }
+        for name, metric in metrics.items():
             await control.amend(name, metrics={**worst, metric: best[metric]})
 
     async def put_schema(self, classes: dict[str, Any], **members: Any) -> str:
-        """Set a schema under a name of its own, which is returned."""
+        """Set a schema under a unique name; return the name."""
         database = unique("db")
         await self.mediator.control.set_schema(database, {"classes": classes, **members})
         return database
@@ -106,7 +110,7 @@ class Service:
 
 
 async def error_of(of: Service, operation: WriteOperation) -> MediatorError | None:
-    """Write, and return why it was refused."""
+    """Write; return the error if it was refused."""
     try:
         await of.mediator.data.write(operation)
     except MediatorError as error:
@@ -132,21 +136,21 @@ async def service(
     factory: Callable[[SystemConfig], Store] = make_store,
     **options: Any,
 ) -> AsyncIterator[Service]:
-    """Run a mediator on systems, with a catalogue; what they hold is left to their namespaces."""
+    """Run a mediator on systems, with a catalogue; data stays in their namespaces."""
     observed: list[Observation] = []
-    chosen = MediatorOptions(
+    mediator_options = MediatorOptions(
         catalogue_url=catalogue_url,
         coordination_url=coordination_url,
         systems=[SystemRegistration(config) for config in configs],
         **{"clock": SystemClock(), **options},
     )
-    mediator = Mediator(chosen, factory, [observed.append])
-    real = factory is make_store
-    if real:
+    mediator = Mediator(mediator_options, factory, [observed.append])
+    is_real = factory is make_store
+    if is_real:
         await recall(configs, catalogue_url)
     await mediator.start()
     try:
-        if real:
+        if is_real:
             await remember(configs, catalogue_url)
         yield Service(mediator, {c.name: c for c in configs}, catalogue_url, observed)
     finally:
@@ -155,14 +159,14 @@ async def service(
 
 @asynccontextmanager
 async def scratch_catalogue(config: SystemConfig) -> AsyncIterator[str]:
-    """Make a catalogue without anything in it on a server, and drop it at the end."""
+    """Create an empty catalogue on a server; drop it at the end."""
     async with scratch_database(config, await _catalogue_template(config)) as url:
         yield url
 
 
 @asynccontextmanager
 async def scratch_database(config: SystemConfig, template: str = "template1") -> AsyncIterator[str]:
-    """Make a PostgreSQL database on a server, like another one or empty, and drop it at the end."""
+    """Create a PostgreSQL database, empty or from a template; drop it at the end."""
     name = unique("catalogue")
     await _execute(config.url, f"CREATE DATABASE {name} TEMPLATE {template}")
     try:
@@ -172,13 +176,13 @@ async def scratch_database(config: SystemConfig, template: str = "template1") ->
 
 
 async def _catalogue_template(config: SystemConfig) -> str:
-    """Return a database with the tables of a catalogue, which are copied sooner than made."""
+    """Return a database with the catalogue's tables; copying is faster than creating them."""
     if config.url not in _TEMPLATES:
         name = unique("template")
         await _execute(config.url, f"CREATE DATABASE {name}")
         catalogue = Catalogue(_url_of(config, name))
         await catalogue.open()
-        # Its copies are one installation: tests share a coordination Redis, also with other runs.
+        # Its copies are one installation: tests and other runs share a coordination Redis.
         await catalogue.execute(update(installation).values(id="tests"))
         await catalogue.close()
         _TEMPLATES[config.url] = name
@@ -186,7 +190,7 @@ async def _catalogue_template(config: SystemConfig) -> str:
 
 
 async def drop_catalogue_template(config: SystemConfig) -> None:
-    """Drop the database that `scratch_catalogue` has left on a server."""
+    """Drop the template database that `scratch_catalogue` left on a server."""
     if name := _TEMPLATES.pop(config.url, None):
         await _execute(config.url, f"DROP DATABASE {name}")
 
@@ -197,7 +201,7 @@ def _url_of(config: SystemConfig, database: str) -> str:
 
 @asynccontextmanager
 async def scratch_systems(*configs: SystemConfig) -> AsyncIterator[list[SystemConfig]]:
-    """Give each system a namespace of its own, and remove what is in it at the end."""
+    """Yield the systems in a new namespace, which is cleaned at the end."""
     namespace = unique("ns")
     try:
         yield [replace(config, namespace=namespace) for config in configs]

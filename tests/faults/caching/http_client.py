@@ -1,4 +1,4 @@
-"""HTTP/1.1 over a socket, as it is: what is sent is what a test wrote."""
+"""HTTP/1.1 over a plain socket, which sends exactly what a test wrote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 
 __all__ = ["Answer", "Connection", "Unanswered", "Unreachable", "read_answer"]
 
-ANSWER_WITHIN_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 _BODILESS = (204, 304)
 
 
@@ -26,7 +26,7 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response; names of fields are in lower case."""
+    """A response with header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,11 +36,11 @@ class Answer:
         return orjson.loads(self.body)
 
     def lines(self) -> list[Any]:
-        """Return the documents of NDJSON that it holds."""
+        """Return the documents of an NDJSON body."""
         return [orjson.loads(line) for line in self.body.splitlines()]
 
     def problem(self) -> dict[str, Any]:
-        """Return the problem that it is, after seeing that it is one."""
+        """Return the problem document; require that the response is one."""
         assert self.headers.get("content-type") == "application/problem+json", self
         document: dict[str, Any] = self.json()
         assert document["status"] == self.status
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Connection:
-    """A connection that is opened when it is needed, and again after it broke.
+    """A connection that opens when needed, and reopens after it broke.
 
     Args:
         base: Address of the server, for example ``http://127.0.0.1:8080``.
@@ -67,29 +67,29 @@ class Connection:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request, its body as JSON unless it is bytes, and return the answer.
+        """Send a request, with its body as JSON unless it is bytes, and return the response.
 
         Raises:
-            Unreachable: It was not sent.
-            Unanswered: It was sent.
+            Unreachable: The request was not sent.
+            Unanswered: The request was sent.
         """
-        return await self.send(_rendered(method, target, body, headers or {}), method)
+        return await self.send(_encode(method, target, body, headers or {}), method)
 
     async def send(self, request: bytes, method: str = "GET") -> Answer:
-        """Send bytes that are a request; see `request`."""
-        reader, writer = self._streams or await self._opened()
+        """Send an encoded request; see `request`."""
+        reader, writer = self._streams or await self._open()
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S):
                 writer.write(request)
-                answer = await read_answer(reader, method)
+                response = await read_answer(reader, method)
         except (OSError, EOFError) as error:
             self.close()
             raise Unanswered from error
-        if answer.headers.get("connection") == "close":
+        if response.headers.get("connection") == "close":
             self.close()
-        return answer
+        return response
 
-    async def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             self._streams = await asyncio.open_connection(*self._address)
         except OSError as error:
@@ -109,7 +109,7 @@ class Connection:
         self.close()
 
 
-def _rendered(method: str, target: str, body: Any, headers: Mapping[str, str]) -> bytes:
+def _encode(method: str, target: str, body: Any, headers: Mapping[str, str]) -> bytes:
     content = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
     fields = {"host": "localhost", **headers}
     if body is not None:
@@ -123,7 +123,7 @@ async def read_answer(reader: asyncio.StreamReader, method: str = "GET") -> Answ
     """Read one response.
 
     Raises:
-        EOFError: The connection ended before it was complete.
+        EOFError: The connection ended before the response was complete.
     """
     status_line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     status = int(status_line.split(" ", 2)[1])
@@ -132,13 +132,13 @@ async def read_answer(reader: asyncio.StreamReader, method: str = "GET") -> Answ
     if method == "HEAD" or status in _BODILESS:
         body = b""
     elif headers.get("transfer-encoding") == "chunked":
-        body = await _chunks(reader)
+        body = await _read_chunks(reader)
     else:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Answer(status, headers, body)
 
 
-async def _chunks(reader: asyncio.StreamReader) -> bytes:
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     body = b""
     while size := int(await reader.readuntil(b"\r\n"), 16):
         body += (await reader.readexactly(size + 2))[:-2]

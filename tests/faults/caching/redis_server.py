@@ -1,4 +1,4 @@
-"""A Redis of a test's own, which can be killed, silenced, and fed with an older file."""
+"""A Redis of one test, which can be killed, frozen or restarted with an older file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Server", "running"]
 
 
 class Server:
-    """A Redis of the test's own, which the test stops or kills."""
+    """A Redis that only the test stops or kills."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -37,7 +37,7 @@ class Server:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Have the server accept what it is sent and answer nothing."""
+        """Freeze the server while the block runs: it accepts requests but does not answer."""
         process = self._process()
         process.suspend()
         try:
@@ -58,7 +58,7 @@ class Server:
 
 @contextmanager
 def running(purpose: str) -> Iterator[Server]:
-    """Run a server in a directory of its own, named for its purpose, until the block ends."""
+    """Run a server while the block runs, in its own directory named for its purpose."""
     directory = Path(tempfile.mkdtemp(prefix=f"portolan-{purpose}-"))
     server = Server(directory)
     server.start()

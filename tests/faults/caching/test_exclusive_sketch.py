@@ -1,4 +1,4 @@
-"""A sketch in memory does not see the writes of other replicas: there must be no other replica."""
+"""A sketch in memory misses the writes of other replicas, so it allows only one replica."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ async def test_a_second_replica_refuses_to_start_and_names_the_remedy(
 
 
 async def _is_free(url: str) -> bool:
-    """Whether no session has the lock of a replica: the server ends one that was cut off later."""
+    """Return whether no session holds a replica's lock; the server ends broken sessions late."""
     connection = await asyncpg.connect(url)
     try:
-        held = "SELECT count(*) FROM pg_locks JOIN pg_database ON oid = database"
-        here = " WHERE locktype = 'advisory' AND datname = current_database()"
-        return not await connection.fetchval(held + here)
+        query = "SELECT count(*) FROM pg_locks JOIN pg_database ON oid = database"
+        condition = " WHERE locktype = 'advisory' AND datname = current_database()"
+        return not await connection.fetchval(query + condition)
     finally:
         await connection.close()
 
@@ -70,7 +70,7 @@ async def test_an_exclusive_presence_excludes_shared_ones(
         await catalogue.close()
 
 
-async def test_a_presence_is_acquired_again_when_its_connection_broke(
+async def test_a_presence_is_reacquired_after_its_connection_broke(
     postgresql_config: SystemConfig,
 ) -> None:
     async with scratch_catalogue(postgresql_config) as url:

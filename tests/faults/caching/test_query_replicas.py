@@ -1,4 +1,4 @@
-"""Two replicas in processes of their own: one hands out results, the other one writes."""
+"""Two replicas in separate processes: one serves cached results, the other writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSES = {
 async def replicas(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[tuple[str, str, str]]:
-    """Two services, and a database."""
+    """The addresses of two services, and a database."""
     async with (
         scratch_catalogue(postgresql_config) as url,
         scratch_systems(redis_config, postgresql_config) as configs,
@@ -55,13 +55,13 @@ async def test_a_write_by_one_replica_invalidates_results_cached_by_the_other(
         for number in range(5):
             result = await reader.query("notes", query)
             assert len(result.items) == number
-            again = await reader.query("notes", query)
-            assert again.source is Source.OWN
-            put = await writer.put(f"notes/{number}", json={"text": "a", "hits": number})
-            assert put.status_code == 201, put.text
+            cached = await reader.query("notes", query)
+            assert cached.source is Source.OWN
+            response = await writer.put(f"notes/{number}", json={"text": "a", "hits": number})
+            assert response.status_code == 201, response.text
             await reader.refresh_filter()
         assert [item["id"] for item in (await reader.query("notes", query)).items] == list("43210")
-        moved = await writer.put("notes/0", json={"text": "a", "hits": 9})
-        assert moved.is_success
+        response = await writer.put("notes/0", json={"text": "a", "hits": 9})
+        assert response.is_success
         await reader.refresh_filter()
         assert (await reader.query("notes", query)).items[0]["id"] == "0"

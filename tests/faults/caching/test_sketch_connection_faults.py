@@ -1,4 +1,4 @@
-"""Servers that do not behave: the sketch is unavailable, and goes on with the next connection."""
+"""Misbehaving servers: the sketch is unavailable, and recovers with the next connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,16 +20,16 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 
 @asynccontextmanager
-async def behaving(
+async def misbehaving_server(
     behaviours: list[Behaviour], timeout_s: float = 60.0
 ) -> AsyncIterator[RedisSketch]:
-    """Run a server that applies the next behaviour to each connection; the last one stays."""
-    held: set[asyncio.Task[object]] = set()
+    """Run a server that applies the next behaviour to each connection, and repeats the last."""
+    tasks: set[asyncio.Task[object]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        held.add(task)
+        tasks.add(task)
         behaviour = behaviours.pop(0) if len(behaviours) > 1 else behaviours[0]
         try:
             await behaviour(reader, writer)
@@ -47,9 +47,9 @@ async def behaving(
     finally:
         await sketch.close()
         server.close()
-        for task in held:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*held, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,70 +58,72 @@ async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     await reader.read()
 
 
-async def talkative(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def unsolicited_replies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(1)
     writer.write(b"+OK\r\n" * 100)
     await reader.read()
 
 
-async def hanging_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def truncated_reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(1)
     writer.write(b"$100\r\nhalf of it")
     await writer.drain()
 
 
-def through(config: SystemConfig, cut_after: int | None = None) -> Behaviour:
-    """Hand everything to a real server; hang up in the answer of a call, counted in reads."""
-    at = parse_url(config.url)
+def forward_to(config: SystemConfig, cut_after: int | None = None) -> Behaviour:
+    """Forward everything to a real server; disconnect within a reply after `cut_after` reads."""
+    address = parse_url(config.url)
 
     async def behaviour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if "path" in at:
-            from_server, to_server = await asyncio.open_unix_connection(at["path"])
+        if "path" in address:
+            from_server, to_server = await asyncio.open_unix_connection(address["path"])
         else:
-            from_server, to_server = await asyncio.open_connection(at["host"], at.get("port", 6379))
+            from_server, to_server = await asyncio.open_connection(
+                address["host"], address.get("port", 6379)
+            )
 
         async def forward() -> None:
             while data := await reader.read(65_536):
                 to_server.write(data)
 
-        forwarding, left = asyncio.create_task(forward()), cut_after
+        task, remaining = asyncio.create_task(forward()), cut_after
         try:
             while data := await from_server.read(65_536):
-                if left is not None and (left := left - 1) < 0:
+                if remaining is not None and (remaining := remaining - 1) < 0:
                     writer.write(data[: len(data) // 2])
                     await writer.drain()
                     return
                 writer.write(data)
         finally:
-            forwarding.cancel()
+            task.cancel()
             to_server.close()
 
     return behaviour
 
 
-@pytest.mark.parametrize("behaviour", [garbage, talkative, hanging_up])
+@pytest.mark.parametrize("behaviour", [garbage, unsolicited_replies, truncated_reply])
 async def test_a_server_that_misbehaves_is_unavailable(behaviour: Behaviour) -> None:
-    async with behaving([behaviour], timeout_s=0.5) as sketch:
+    async with misbehaving_server([behaviour], timeout_s=0.5) as sketch:
         for _ in range(2):
             with pytest.raises(SketchUnavailable):
                 await sketch.begin(PARTITION, ["articles/a#main"], "token")
 
 
-async def test_calls_go_on_over_another_connection(redis_config: SystemConfig) -> None:
+async def test_calls_continue_over_a_new_connection(redis_config: SystemConfig) -> None:
     for cut_after in range(6):
-        servers = [through(redis_config, cut_after), through(redis_config)]
-        async with behaving(servers) as sketch:
+        servers = [forward_to(redis_config, cut_after), forward_to(redis_config)]
+        async with misbehaving_server(servers) as sketch:
             for number in range(4):
                 token = f"wire-{cut_after}-{number}"
-                await _or_again(partial(sketch.begin, PARTITION, ["articles/a#main"], token))
-                await _or_again(partial(sketch.end, PARTITION, token, {}))
+                await _retry_once(partial(sketch.begin, PARTITION, ["articles/a#main"], token))
+                await _retry_once(partial(sketch.end, PARTITION, token, {}))
             assert await sketch.orphans([PARTITION], 10) == []
 
 
-async def _or_again(call: Callable[[], Awaitable[object]]) -> None:
+async def _retry_once(call: Callable[[], Awaitable[object]]) -> None:
     try:
         await call()
-    except SketchUnavailable:  # while it connected for the first time
+    except SketchUnavailable:  # during its first connection
         await call()
 
 
@@ -132,10 +134,10 @@ async def test_a_locked_step_waits_for_steps_sent_before_it(redis_config: System
     try:
         await sketch.create(PARTITION)
         for number in range(50):
-            posted = asyncio.create_task(sketch.begin(PARTITION, [f"k{number}"], f"t{number}"))
+            first = asyncio.create_task(sketch.begin(PARTITION, [f"k{number}"], f"t{number}"))
             await asyncio.sleep(0)
-            # This one is sent when the first is answered: not before those that held the lock.
-            later = sketch.begin(PARTITION, [f"l{number}"], f"u{number}")
-            await asyncio.gather(posted, sketch.create(PARTITION), later, sketch.snapshot([]))
+            # This step is sent once the first is answered, after the steps that held the lock.
+            second = sketch.begin(PARTITION, [f"l{number}"], f"u{number}")
+            await asyncio.gather(first, sketch.create(PARTITION), second, sketch.snapshot([]))
     finally:
         await sketch.close()

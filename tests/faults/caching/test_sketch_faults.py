@@ -1,4 +1,4 @@
-"""The sketch in Redis when the server, its data, or a client is lost during operations."""
+"""The sketch in Redis when its server, data or a client is lost during operations."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ async def assert_lost(sketch: RedisSketch, before: FilterSnapshot) -> None:
     assert (await sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
 
 
-async def hand_out(sketch: RedisSketch) -> FilterSnapshot:
+async def cache_read(sketch: RedisSketch) -> FilterSnapshot:
     assert (await sketch.report_read(PARTITION, [A], 60.0)).ttl_us
     return await sketch.snapshot([PARTITION])
 
 
 async def test_a_restart_that_lost_the_last_second(server: Server, sketch: RedisSketch) -> None:
-    before = await hand_out(sketch)
-    kept = server.log.read_bytes()
+    before = await cache_read(sketch)
+    content = server.log.read_bytes()
     await sketch.begin(PARTITION, [A], "lost with the last second")
     server.kill()
-    server.log.write_bytes(kept)
+    server.log.write_bytes(content)
     server.start()
     await assert_lost(sketch, before)
 
@@ -70,17 +70,17 @@ async def test_a_restart_that_lost_the_last_second(server: Server, sketch: Redis
 async def test_a_restart_that_lost_nothing_counts_as_a_loss(
     server: Server, sketch: RedisSketch
 ) -> None:
-    before = await hand_out(sketch)
+    before = await cache_read(sketch)
     server.kill()
     server.start()
     await assert_lost(sketch, before)
 
 
 async def test_a_restored_older_file_counts_as_a_loss(server: Server, sketch: RedisSketch) -> None:
-    old = server.log.read_bytes()
-    before = await hand_out(sketch)
+    content = server.log.read_bytes()
+    before = await cache_read(sketch)
     server.stop()
-    server.log.write_bytes(old)
+    server.log.write_bytes(content)
     server.start()
     await assert_lost(sketch, before)
 
@@ -88,8 +88,8 @@ async def test_a_restored_older_file_counts_as_a_loss(server: Server, sketch: Re
 async def test_a_script_cut_off_in_the_file_has_no_effect(
     server: Server, sketch: RedisSketch
 ) -> None:
-    """What a crash of the machine leaves of the last script is nothing of it."""
-    await hand_out(sketch)
+    """A crash of the machine leaves no effect of the last script."""
+    await cache_read(sketch)
     size = server.log.stat().st_size
     await sketch.begin(PARTITION, [A], "cut off")
     server.kill()
@@ -106,7 +106,7 @@ async def test_a_script_cut_off_in_the_file_has_no_effect(
 async def test_all_keys_deleted(
     server: Server, sketch: RedisSketch, noticed_by_another: bool
 ) -> None:
-    before = await hand_out(sketch)
+    before = await cache_read(sketch)
     async with Redis.from_url(server.url) as redis:
         await redis.flushall()
     if noticed_by_another:
@@ -119,45 +119,45 @@ async def test_all_keys_deleted(
 async def test_after_a_loss_the_sketch_recovers_once_every_copy_has_expired(server: Server) -> None:
     sketch = RedisSketch(server.url, SHORT, SHAPE, timeout_s=20.0)
 
-    async def all_is_well() -> bool:
+    async def has_recovered() -> bool:
         grant = await sketch.report_read(PARTITION, [A], 0.3)
         return grant.ttl_us > 0 and not (await sketch.snapshot([PARTITION])).revalidate_all
 
     await sketch.report_read(PARTITION, [A], 0.3)
-    await eventually(all_is_well)
+    await eventually(has_recovered)
     server.kill()
     server.start()
     assert (await sketch.snapshot([PARTITION])).revalidate_all
-    await eventually(all_is_well)
+    await eventually(has_recovered)
     await sketch.close()
 
 
-@pytest.mark.usefixtures("sketch")  # it has made the partition
-async def test_a_server_that_is_silent_or_gone_makes_the_sketch_unavailable(
+@pytest.mark.usefixtures("sketch")  # it creates the partition
+async def test_a_silent_or_stopped_server_makes_the_sketch_unavailable(
     server: Server,
 ) -> None:
-    hasty = RedisSketch(server.url, LONG, SHAPE, timeout_s=0.2)
+    impatient = RedisSketch(server.url, LONG, SHAPE, timeout_s=0.2)
 
     async def has_answered() -> bool:
         try:
-            return (await hasty.report_read(PARTITION, [A], 10.0)).ttl_us > 0
+            return (await impatient.report_read(PARTITION, [A], 10.0)).ttl_us > 0
         except SketchUnavailable:
             return False
 
     await eventually(has_answered)
     with server.silent():
-        answers = await asyncio.gather(
-            *(hasty.begin(PARTITION, [f"k{n}"], f"t{n}") for n in range(5)),
-            hasty.report_read(PARTITION, [A], 10.0),
-            hasty.snapshot([PARTITION]),
+        results = await asyncio.gather(
+            *(impatient.begin(PARTITION, [f"k{n}"], f"t{n}") for n in range(5)),
+            impatient.report_read(PARTITION, [A], 10.0),
+            impatient.snapshot([PARTITION]),
             return_exceptions=True,
         )
-    assert {type(answer) for answer in answers} == {SketchUnavailable}
+    assert {type(result) for result in results} == {SketchUnavailable}
     await eventually(has_answered)
     server.kill()
     with pytest.raises(SketchUnavailable):
-        await hasty.end(PARTITION, "t", {})
-    await hasty.close()
+        await impatient.end(PARTITION, "t", {})
+    await impatient.close()
 
 
 async def test_a_server_that_evicts_keys_is_refused(server: Server) -> None:
@@ -173,7 +173,7 @@ async def test_a_server_that_evicts_keys_is_refused(server: Server) -> None:
 async def test_a_server_whose_memory_is_full_applies_no_step_partially(server: Server) -> None:
     sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
     await sketch.create(PARTITION)
-    await hand_out(sketch)
+    await cache_read(sketch)
     await sketch.begin(PARTITION, [B], "t")
     async with Redis.from_url(server.url) as redis:
         await redis.config_set("maxmemory", "1")
@@ -208,7 +208,7 @@ asyncio.run(write())
 
 
 @contextmanager
-def writing(url: str, lease_s: float, *keys: str) -> Iterator[subprocess.Popen[str]]:
+def killed_writer(url: str, lease_s: float, *keys: str) -> Iterator[subprocess.Popen[str]]:
     """Run a writer that is killed between `begin` and `end`."""
     arguments = [sys.executable, "-c", _WRITER, url, str(lease_s), *PARTITION, *keys]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
@@ -226,17 +226,17 @@ def writing(url: str, lease_s: float, *keys: str) -> Iterator[subprocess.Popen[s
 
 async def test_a_client_killed_between_begin_and_end(server: Server, sketch: RedisSketch) -> None:
     assert (await sketch.report_read(PARTITION, [A], 60.0)).ttl_us
-    with writing(server.url, 0.1, A, B):
+    with killed_writer(server.url, 0.1, A, B):
         pass
     snapshot = await sketch.snapshot([PARTITION])
     assert has(snapshot, A)
     assert not has(snapshot, B)
     assert (await sketch.report_read(PARTITION, [B], 10.0)).ttl_us == 0
 
-    async def both_are_orphans() -> bool:
+    async def has_two_orphans() -> bool:
         return len(await sketch.orphans([PARTITION], 10)) == 2
 
-    await eventually(both_are_orphans)
+    await eventually(has_two_orphans)
     for orphan in await sketch.orphans([PARTITION], 10):
         await sketch.end(PARTITION, orphan.token, {})
     assert await sketch.orphans([PARTITION], 10) == []
@@ -244,7 +244,7 @@ async def test_a_client_killed_between_begin_and_end(server: Server, sketch: Red
     assert has(await sketch.snapshot([PARTITION]), A)
 
 
-async def _until_answered(call: Callable[[], Awaitable[object]]) -> None:
+async def _retry(call: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await call()
@@ -254,7 +254,7 @@ async def _until_answered(call: Callable[[], Awaitable[object]]) -> None:
 
 
 async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemConfig) -> None:
-    """Callers do not know which calls were applied, repeat them, and none is applied twice."""
+    """Callers do not know which calls were applied and retry them; none is applied twice."""
     partition = Partition("news", f"c{os.getpid()}")
     sketch = RedisSketch(redis_config.url, SHORT, SHAPE, "test:cut", timeout_s=20.0)
     keys = [f"articles/{n}#g" for n in range(20)]
@@ -263,9 +263,9 @@ async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemCo
     async def writer(number: int) -> None:
         for step in range(10):
             token, key = f"{number}.{step}", keys[(number + step) % len(keys)]
-            await _until_answered(partial(sketch.report_read, partition, [key], 0.3))
-            await _until_answered(partial(sketch.begin, partition, [key], token))
-            await _until_answered(partial(sketch.end, partition, token, {}))
+            await _retry(partial(sketch.report_read, partition, [key], 0.3))
+            await _retry(partial(sketch.begin, partition, [key], token))
+            await _retry(partial(sketch.end, partition, token, {}))
 
     async with Redis.from_url(redis_config.url) as redis:
 
@@ -274,14 +274,14 @@ async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemCo
                 sketch.client.close()
                 await asyncio.sleep(0.003)
 
-        cutting = asyncio.create_task(cutter())
+        cutter_task = asyncio.create_task(cutter())
         await asyncio.gather(*(writer(number) for number in range(10)))
-        cutting.cancel()
+        cutter_task.cancel()
 
-        async def empty() -> bool:
+        async def is_empty() -> bool:
             return not any((await sketch.snapshot([partition])).bits)
 
-        await eventually(empty)
+        await eventually(is_empty)
         tag = f"{{test:cut:news/{partition.class_name}}}"
         for name in ("members", "stale", "pending", "writes", "leases"):
             assert not await redis.exists(f"{tag}:{name}")

@@ -22,6 +22,6 @@ async def replicas(
         services = [
             Service.on(configs, catalogue, redis_config.url, relays="here") for _ in range(2)
         ]
-        for each in services:
-            await stack.enter_async_context(each.running())
+        for service in services:
+            await stack.enter_async_context(service.running())
         yield services

@@ -1,4 +1,4 @@
-"""SIGKILL while the feed is filled, and a Redis that falls back: nothing is lost; all in order."""
+"""SIGKILL during writes, and a Redis that is rolled back: the feed stays complete and in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Answer, Connection, Unanswered, Unreachable
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
-from tests.faults.stores import KINDS, OwnStores
+from tests.faults.stores import KINDS, RestartableStores
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 CLIENTS = 6
@@ -44,27 +44,27 @@ def data_dir() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def stores(data_dir: Path) -> Iterator[OwnStores]:
-    own = OwnStores(data_dir)
+def stores(data_dir: Path) -> Iterator[RestartableStores]:
+    own_stores = RestartableStores(data_dir)
     try:
-        with own.running():
-            yield own
+        with own_stores.running():
+            yield own_stores
     finally:
-        own.end()
+        own_stores.end()
 
 
 @dataclass(frozen=True)
 class Shop:
-    """A database of a service, whose changes are looked at."""
+    """A database of a service, whose feed is checked."""
 
     service: Service
     name: str
 
     @classmethod
-    async def begin(cls, service: Service) -> Shop:
+    async def create(cls, service: Service) -> Shop:
         name = unique("shop")
-        placed = await service.put_schema(name, CLASSES)
-        assert len({placed[class_name] for class_name in CLASSES}) == 3
+        placements = await service.put_schema(name, CLASSES)
+        assert len({placements[class_name] for class_name in CLASSES}) == 3
         return cls(service, name)
 
     async def get(self, target: str) -> Answer:
@@ -73,16 +73,16 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-async def service(stores: OwnStores) -> AsyncIterator[Service]:
-    """A service on stores that can be killed, which hold its feed and its catalogue as well."""
+async def service(stores: RestartableStores) -> AsyncIterator[Service]:
+    """A service on stores that can be killed, which also hold its feed and catalogue."""
     configs = stores.configs()
-    async with Service.on(configs, configs[1].url, configs[0].url).running() as started:
-        await started.favour()
-        yield started
+    async with Service.on(configs, configs[1].url, configs[0].url).running() as running:
+        await running.favour()
+        yield running
 
 
 class Writers:
-    """Clients that count objects up, and remember what was acknowledged."""
+    """Clients that increment objects and count the acknowledged increments."""
 
     def __init__(self, shop: Shop) -> None:
         self._service, self._shop = shop.service, shop.name
@@ -93,94 +93,94 @@ class Writers:
         with closing(Connection(self._service.data)) as http:
             for class_name in CLASSES:
                 body = [{"id": f"o{n}"} for n in range(OBJECTS)]
-                answer = await http.request("POST", f"/v1/{self._shop}/{class_name}", body)
-                assert answer.status == 200
+                response = await http.request("POST", f"/v1/{self._shop}/{class_name}", body)
+                assert response.status == 200
 
-    async def run(self, most: int) -> None:
+    async def run(self, count: int) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(CLIENTS):
-                group.create_task(self._write(self.sent + most))
+                group.create_task(self._write(self.sent + count))
 
-    def by_class(self) -> Counter[str]:
-        """Count what was acknowledged of each class."""
-        counted: Counter[str] = Counter()
+    def count_by_class(self) -> Counter[str]:
+        """Count the acknowledged increments of each class."""
+        counts: Counter[str] = Counter()
         for (class_name, _), number in self.acknowledged.items():
-            counted[class_name] += number
-        return counted
+            counts[class_name] += number
+        return counts
 
-    async def _write(self, until: int) -> None:
+    async def _write(self, total: int) -> None:
         with closing(Connection(self._service.data)) as http:
-            while self.sent < until:
+            while self.sent < total:
                 self.sent += 1
                 class_name = list(CLASSES)[self.sent % len(CLASSES)]
                 id_ = f"o{self.sent // len(CLASSES) % OBJECTS}"
                 path = f"/v1/{self._shop}/{class_name}/{id_}"
                 await self._service.up.wait()
                 try:
-                    answer = await http.request("PATCH", path, {"n": {"inc": 1}}, UPDATE)
+                    response = await http.request("PATCH", path, {"n": {"inc": 1}}, UPDATE)
                 except (Unreachable, Unanswered):
                     continue
-                if answer.status == 200:
+                if response.status == 200:
                     self.acknowledged[class_name, id_] += 1
 
 
 async def feed_of(shop: Shop, after: str = "beginning") -> list[dict[str, Any]]:
-    """Read a feed from a position up to now."""
-    found: list[dict[str, Any]] = []
+    """Read a feed from a position to its end."""
+    changes: list[dict[str, Any]] = []
     while True:
-        answer = await shop.get(f"changes?after={after}&limit=500")
-        if answer.status == 410:  # the feed got a new generation meanwhile
+        response = await shop.get(f"changes?after={after}&limit=500")
+        if response.status == 410:  # the feed has a new generation
             return await feed_of(shop)
-        assert answer.status == 200, answer
-        page = answer.json()
-        found, after = found + page["changes"], page["position"]
+        assert response.status == 200, response
+        page = response.json()
+        changes, after = changes + page["changes"], page["position"]
         if not page["changes"]:
-            return found
+            return changes
 
 
 async def position_of(shop: Shop, after: str = "beginning") -> str | None:
-    """Return the position after the first changes beyond another one; None if that is gone."""
-    answer = await shop.get(f"changes?after={after}&limit=10")
-    position: str | None = answer.json().get("position")
-    assert (answer.status, position is None) in {(200, False), (410, True)}, answer
+    """Return the position after the first changes that follow `after`; None if `after` is gone."""
+    response = await shop.get(f"changes?after={after}&limit=10")
+    position: str | None = response.json().get("position")
+    assert (response.status, position is None) in {(200, False), (410, True)}, response
     return position
 
 
 async def values_of(shop: Shop) -> dict[tuple[str, str], float]:
     values: dict[tuple[str, str], float] = {}
     for class_name in CLASSES:
-        answer = await shop.get(f"{class_name}/export")
-        assert answer.status == 200, answer
-        values |= {(class_name, each["id"]): each["n"] for each in answer.lines()}
+        response = await shop.get(f"{class_name}/export")
+        assert response.status == 200, response
+        values |= {(class_name, item["id"]): item["n"] for item in response.lines()}
     assert len(values) == len(CLASSES) * OBJECTS
     return values
 
 
 @dataclass
-class Compared:
-    """A feed, and the values of its objects when it had all of their changes."""
+class FeedSnapshot:
+    """The changes of a feed, and the values of its objects."""
 
     shop: Shop
     changes: list[dict[str, Any]] = field(default_factory=list)
     values: dict[tuple[str, str], float] = field(default_factory=dict)
 
     async def is_complete(self) -> bool:
-        """Whether the last change of every object has its current value."""
+        """Return whether the last change of every object has its current value."""
         self.changes, self.values = await feed_of(self.shop), await values_of(self.shop)
         last = {(c["class"], c["object"]): c["after"]["n"] for c in self.changes}
         return last == self.values
 
 
-async def complete(shop: Shop) -> Compared:
-    """Wait until a feed is complete; writes without an answer may take effect before and after."""
-    compared = Compared(shop)
-    await eventually(compared.is_complete)
-    return compared
+async def complete_feed(shop: Shop) -> FeedSnapshot:
+    """Wait until a feed is complete; unanswered writes can take effect before or after."""
+    snapshot = FeedSnapshot(shop)
+    await eventually(snapshot.is_complete)
+    return snapshot
 
 
 def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -> None:
-    """Each value from 0 to the last one is in it once, with rising versions."""
-    assert len({c["id"] for c in changes}) == len(changes), "a change is there twice"
+    """Require each value from 0 to the last one exactly once, with rising versions."""
+    assert len({c["id"] for c in changes}) == len(changes), "a change occurs twice"
     objects = defaultdict(list)
     for change in changes:
         objects[change["class"], change["object"]].append(change)
@@ -191,66 +191,66 @@ def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -
 
 
 async def check_complete(shop: Shop, writers: Writers) -> None:
-    """The feed has all changes, and what was acknowledged is among them."""
-    compared = await complete(shop)
-    check(compared.changes, compared.values)
-    assert all(compared.values[name] >= n for name, n in writers.acknowledged.items())
+    """Require that the feed has all changes, with the acknowledged ones among them."""
+    snapshot = await complete_feed(shop)
+    check(snapshot.changes, snapshot.values)
+    assert all(snapshot.values[name] >= n for name, n in writers.acknowledged.items())
 
 
 @pytest.mark.timeout(400)
 async def test_the_feed_is_complete_after_kills(service: Service) -> None:
-    shop = await Shop.begin(service)
+    shop = await Shop.create(service)
     writers = Writers(shop)
     await writers.create()
     for _ in range(KILLS):
-        writing = asyncio.create_task(writers.run(WRITES // KILLS))
+        writer_task = asyncio.create_task(writers.run(WRITES // KILLS))
         before = writers.sent
-        await eventually(partial(_beyond, writers, before + WRITES // KILLS // 2))
+        await eventually(partial(_has_sent, writers, before + WRITES // KILLS // 2))
         await service.kill()
         await service.start()
-        await writing
+        await writer_task
     await check_complete(shop, writers)
 
 
-async def _beyond(writers: Writers, count: int) -> bool:
+async def _has_sent(writers: Writers, count: int) -> bool:
     return writers.sent >= count
 
 
 @pytest.mark.timeout(400)
 async def test_the_feed_is_complete_after_stores_were_killed(
-    service: Service, stores: OwnStores
+    service: Service, stores: RestartableStores
 ) -> None:
-    """The Redis that is killed is the feed's own as well, the PostgreSQL that of the catalogue."""
-    shop = await Shop.begin(service)
+    """The killed Redis also holds the feed, the killed PostgreSQL the catalogue."""
+    shop = await Shop.create(service)
     writers = Writers(shop)
     await writers.create()
-    writing = asyncio.create_task(writers.run(sys.maxsize))
+    writer_task = asyncio.create_task(writers.run(sys.maxsize))
     try:
         for system in KINDS:
             await _advance(writers)
             with stores.killed(system):
-                await eventually(partial(_refused, shop, system))
+                await eventually(partial(_is_refused, shop, system))
         await _advance(writers)
     finally:
-        writing.cancel()
-    await asyncio.wait({writing})
+        writer_task.cancel()
+    await asyncio.wait({writer_task})
     await check_complete(shop, writers)
     assert not any("FeedGapFound" in line for line in service.output)
 
 
 async def _advance(writers: Writers) -> None:
-    """Wait until something more has been acknowledged of every class."""
-    before = writers.by_class()
+    """Wait for further acknowledged increments of every class."""
+    before = writers.count_by_class()
 
-    async def beyond() -> bool:
-        now = writers.by_class()
-        return all(now[name] >= before[name] + 10 for name in CLASSES)
+    async def has_advanced() -> bool:
+        counts = writers.count_by_class()
+        return all(counts[name] >= before[name] + 10 for name in CLASSES)
 
-    await eventually(beyond)
+    await eventually(has_advanced)
 
 
-async def _refused(shop: Shop, system: str) -> bool:
-    """Whether the service has met the death of a store."""
+async def _is_refused(shop: Shop, system: str) -> bool:
+    """Return whether the service has noticed that a store is down."""
     class_name = list(CLASSES)[list(KINDS).index(system)]
     return (await shop.get(f"{class_name}/o0")).status == 503
 
@@ -262,7 +262,7 @@ async def falling(
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
 ) -> AsyncIterator[tuple[Shop, EmbeddedRedis]]:
-    """A service whose coordination Redis, and only that one, can be restored to an older state."""
+    """A service of which only the coordination Redis can be restored to an older state."""
     server = EmbeddedRedis(data_dir / "coordination", "second")
     endpoint = await asyncio.to_thread(server.start)
     configs = (redis_config, postgresql_config, mongodb_config)
@@ -272,33 +272,33 @@ async def falling(
         Service.on(scratch, catalogue, endpoint.url, relays="here").running() as service,
     ):
         await service.favour()
-        yield await Shop.begin(service), server
+        yield await Shop.create(service), server
     await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.timeout(300)
-async def test_a_redis_restored_to_an_older_state_gets_all_changes_again(
+async def test_all_changes_are_relayed_again_to_a_redis_restored_to_an_older_state(
     falling: tuple[Shop, EmbeddedRedis], data_dir: Path
 ) -> None:
     shop, server = falling
     writers = Writers(shop)
     await writers.create()
     await writers.run(100)
-    await complete(shop)
-    home, older = data_dir / "coordination", data_dir / "older"
+    await complete_feed(shop)
+    directory, backup = data_dir / "coordination", data_dir / "older"
     await asyncio.to_thread(server.stop)
-    shutil.copytree(home, older)
+    shutil.copytree(directory, backup)
     await asyncio.to_thread(server.start)
     await writers.run(200)
-    await complete(shop)
-    reached = await position_of(shop) or ""
+    await complete_feed(shop)
+    last_position = await position_of(shop) or ""
     await asyncio.to_thread(server.stop)
-    shutil.rmtree(home)
-    shutil.move(older, home)
+    shutil.rmtree(directory)
+    shutil.move(backup, directory)
     await asyncio.to_thread(server.start)
     await writers.run(50)
-    compared = await complete(shop)
-    check(compared.changes, compared.values)
-    assert await position_of(shop, reached) is None, "a follower may miss what came again"
+    snapshot = await complete_feed(shop)
+    check(snapshot.changes, snapshot.values)
+    assert await position_of(shop, last_position) is None, "a follower could miss repeated changes"
     assert any("FeedRollbackFound" in line for line in shop.service.output)
     assert not any("FeedGapFound" in line for line in shop.service.output)

@@ -1,4 +1,4 @@
-"""Replicas that are killed, stalled or cut off under load: no answer is older than it states."""
+"""Replicas killed, stalled or cut off under load: no response is staler than it states."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ BOUND_S = 5.0
 OBJECTS = 10
 WRITERS = 2
 SAMPLES = 60
-"""Between two faults."""
+"""Samples between two faults."""
 READ_WITHIN_S = 5.0
 PAUSE_S = 0.02
-"""Between two requests of a client: what is waited for takes seconds, however many there are."""
+"""Pause between requests of a client; the awaited events take seconds at any request rate."""
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 BOUNDED = {"prefer": "consistency=bounded"}
 STRONG = {"prefer": "consistency=strong"}
@@ -50,7 +50,7 @@ SCHEMA: dict[str, Any] = {
 
 
 class Load:
-    """Counts articles up and reads them, on whichever replica is there."""
+    """Increments and reads articles, on any running replica."""
 
     def __init__(self, replicas: Sequence[Service], database: str) -> None:
         self.replicas = replicas
@@ -59,71 +59,71 @@ class Load:
         self._acknowledged: dict[tuple[str, str], list[float]] = {}
         self.refused: set[Service] = set()
         self.samples = 0
-        self.ended = False
+        self.stopped = False
 
     async def create(self) -> None:
         body = [{"id": f"a{n}", "title": "t"} for n in range(OBJECTS)]
-        answer = await self._send("POST", "articles", body)
-        assert answer is not None
-        assert answer.status == 200
+        response = await self._send("POST", "articles", body)
+        assert response is not None
+        assert response.status == 200
 
     async def write(self) -> None:
-        """Count up until the end; a field of one system each time."""
-        while not self.ended:
+        """Increment until the end, each time a field of one system."""
+        while not self.stopped:
             await asyncio.sleep(PAUSE_S)
-            figure = (f"a{self._rng.randrange(OBJECTS)}", self._rng.choice(("hits", "likes")))
-            id_, field = figure
+            counter = (f"a{self._rng.randrange(OBJECTS)}", self._rng.choice(("hits", "likes")))
+            id_, field = counter
             replica = self._any()
             patch = f"articles/{id_}", {field: {"inc": 1}}, UPDATE
-            answer = await self._send("PATCH", *patch, replica=replica)
-            if answer is not None and answer.status == 200:
-                self._acknowledged.setdefault(figure, []).append(time.monotonic())
-            elif answer is not None and answer.status == 503 and field == "likes":
+            response = await self._send("PATCH", *patch, replica=replica)
+            if response is not None and response.status == 200:
+                self._acknowledged.setdefault(counter, []).append(time.monotonic())
+            elif response is not None and response.status == 503 and field == "likes":
                 self.refused.add(replica)
 
     async def sample(self) -> None:
-        """Read until the end, and compare the age of each answer with the age that it states."""
-        while not self.ended:
+        """Read until the end; compare the age of each response with its stated age."""
+        while not self.stopped:
             await asyncio.sleep(PAUSE_S)
             id_ = f"a{self._rng.randrange(OBJECTS)}"
-            sent_at, answer = time.monotonic(), None
-            with suppress(TimeoutError):  # one that stands still answers when it goes on
+            sent_at, response = time.monotonic(), None
+            with suppress(TimeoutError):  # a stalled replica answers once it resumes
                 async with asyncio.timeout(READ_WITHIN_S):
-                    answer = await self._send("GET", f"articles/{id_}", None, BOUNDED)
-            if answer is not None and "portolan-staleness" in answer.headers:
-                self._check(id_, answer, sent_at)
+                    response = await self._send("GET", f"articles/{id_}", None, BOUNDED)
+            if response is not None and "portolan-staleness" in response.headers:
+                self._check(id_, response, sent_at)
                 self.samples += 1
 
     async def check_equal(self) -> None:
-        """See that the view has what the systems have, and that it is all there."""
+        """Require that the view equals the systems and has all acknowledged increments."""
         for number in range(OBJECTS):
             await eventually(partial(self._is_equal, f"a{number}"))
 
     async def _is_equal(self, id_: str) -> bool:
-        # Anew each time: what a replica that was killed had sent may still take effect.
+        # Read each time: writes sent by a killed replica can still take effect.
         strong = await self._send("GET", f"articles/{id_}", None, STRONG)
         assert strong is not None
         for field in ("hits", "likes"):
             assert strong.json()[field] >= len(self._acknowledged.get((id_, field), ()))
         copy = await self._send("GET", f"articles/{id_}", None, BOUNDED)
-        fresh = copy is not None and "portolan-staleness" in copy.headers
-        return copy is not None and fresh and copy.json() == strong.json()
+        from_view = copy is not None and "portolan-staleness" in copy.headers
+        return copy is not None and from_view and copy.json() == strong.json()
 
-    def _check(self, id_: str, answer: Answer, sent_at: float) -> None:
-        parameters = answer.headers["portolan-staleness"].split(", ")
-        bound_s, measured_s = (float(each.partition("=")[2]) for each in parameters)
+    def _check(self, id_: str, response: Answer, sent_at: float) -> None:
+        parameters = response.headers["portolan-staleness"].split(", ")
+        bound_s, measured_s = (float(parameter.partition("=")[2]) for parameter in parameters)
         assert measured_s <= bound_s
         for field in ("hits", "likes"):
             times = self._acknowledged.get((id_, field), ())
             # The header is rounded to milliseconds.
-            due = sum(at < sent_at - measured_s - 0.001 for at in times)
-            # A copy may lack a group whose creation is younger than what was measured.
-            assert answer.json().get(field, 0) >= due, (id_, field, parameters)
+            minimum = sum(time_s < sent_at - measured_s - 0.001 for time_s in times)
+            # A copy can lack a group that was created within the measured age.
+            assert response.json().get(field, 0) >= minimum, (id_, field, parameters)
 
     def _any(self) -> Service:
         replica = self._rng.choice(self.replicas)
         if not replica.up.is_set():
-            replica = next(each for each in self.replicas if each is not replica)
+            replica = next(candidate for candidate in self.replicas if candidate is not replica)
         return replica
 
     async def _send(
@@ -149,15 +149,15 @@ class Load:
 class Pair:
     """Two services, the second of which can be cut off from the coordination Redis."""
 
-    both: list[Service]
+    services: list[Service]
     holding: Holding
 
     async def load(self) -> Load:
-        """Set the schema of a new database, and create what is written and read."""
-        load = Load(self.both, unique("shop"))
-        with closing(Connection(self.both[0].admin)) as admin:
-            answer = await admin.request("PUT", f"/admin/v1/schemas/{load.database}", SCHEMA)
-        assert answer.status == 200, answer
+        """Set the schema of a new database, and create its articles."""
+        load = Load(self.services, unique("shop"))
+        with closing(Connection(self.services[0].admin)) as admin:
+            response = await admin.request("PUT", f"/admin/v1/schemas/{load.database}", SCHEMA)
+        assert response.status == 200, response
         await load.create()
         return load
 
@@ -166,44 +166,44 @@ class Pair:
 async def pair(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[Pair]:
-    """What relays and materialises is in the services: it dies and stalls with them."""
+    """Two services that run relays and materialisers in their own processes."""
     configs = (redis_config, postgresql_config, mongodb_config)
     async with (
-        scratch_systems(*configs) as own,
+        scratch_systems(*configs) as systems,
         scratch_catalogue(postgresql_config) as url,
-        proxied(redis_config) as (holding, through),
+        proxied(redis_config) as (holding, proxied_config),
     ):
-        both = [
-            Service.on(own, url, reached.url, sketch="off", relays="here")
-            for reached in (redis_config, through)
+        services = [
+            Service.on(systems, url, config.url, sketch="off", relays="here")
+            for config in (redis_config, proxied_config)
         ]
-        async with both[0].running(), both[1].running():
-            await both[0].favour()
-            yield Pair(both, holding)
+        async with services[0].running(), services[1].running():
+            await services[0].favour()
+            yield Pair(services, holding)
 
 
 @asynccontextmanager
-async def under_way(load: Load) -> AsyncIterator[None]:
-    """Write and read while the block runs; at the end the view has what the systems have."""
+async def run_load(load: Load) -> AsyncIterator[None]:
+    """Write and read while the block runs; require at the end that the view equals the systems."""
     async with asyncio.TaskGroup() as group:
         for _ in range(WRITERS):
             group.create_task(load.write())
         group.create_task(load.sample())
-        await _sampled(load)
+        await _wait_for_samples(load)
         yield
-        await _sampled(load)
-        load.ended = True
+        await _wait_for_samples(load)
+        load.stopped = True
     await load.check_equal()
-    await _is_verified(load)
+    await _verify(load)
 
 
 @pytest.mark.timeout(600)
 async def test_materialising_is_taken_over_and_keeps_its_bound(pair: Pair) -> None:
     load = await pair.load()
-    async with under_way(load):
-        for victim in pair.both:
+    async with run_load(load):
+        for victim in pair.services:
             await victim.kill()
-            await _sampled(load)  # by the other one, which has taken over
+            await _wait_for_samples(load)  # by the survivor, which has taken over
             await victim.start()
 
 
@@ -212,9 +212,9 @@ async def test_materialising_is_taken_over_and_keeps_its_bound(pair: Pair) -> No
 async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
     pair: Pair, fault: str
 ) -> None:
-    """Changes that only it can relay would be missing from answers that are reported as current."""
-    load, second = await pair.load(), pair.both[1]
-    async with under_way(load):
+    """Changes that only it can relay would be missing from responses reported as current."""
+    load, second = await pair.load(), pair.services[1]
+    async with run_load(load):
         if fault == "stalled":
             second.send(signal.SIGSTOP)
             second.up.clear()
@@ -223,7 +223,7 @@ async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
             await eventually(lambda: _is_refused(load, second))
         if fault == "cut and killed":
             await second.kill()
-        await _sampled(load)  # by the other one, which has gone on without it
+        await _wait_for_samples(load)  # by the other replica, which continues alone
         if fault == "stalled":
             second.send(signal.SIGCONT)
             second.up.set()
@@ -237,16 +237,16 @@ async def _is_refused(load: Load, replica: Service) -> bool:
     return replica in load.refused
 
 
-async def _sampled(load: Load) -> None:
-    enough = load.samples + SAMPLES
+async def _wait_for_samples(load: Load) -> None:
+    target = load.samples + SAMPLES
 
-    async def done() -> bool:
-        return load.samples >= enough
+    async def has_sampled() -> bool:
+        return load.samples >= target
 
-    await eventually(done)
+    await eventually(has_sampled)
 
 
-async def _is_verified(load: Load) -> None:
+async def _verify(load: Load) -> None:
     arguments = ("verify", load.database, "--url", load.replicas[1].admin)
     result = await called(arguments, os.environ)
     assert result.exit_code == 0, result

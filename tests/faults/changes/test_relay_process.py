@@ -1,4 +1,4 @@
-"""The process of the relays: it is restarted when it ends, and does not outlive the service."""
+"""The relay process: it is restarted when it exits, and ends with the service."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ async def own(
     async with (
         scratch_systems(redis_config, postgresql_config) as configs,
         scratch_catalogue(postgresql_config) as url,
-        Service.on(configs, url, redis_config.url).running() as started,
+        Service.on(configs, url, redis_config.url).running() as running_service,
     ):
-        yield started
+        yield running_service
 
 
 @pytest.fixture
 async def service(own: Service) -> Service:
-    """One that runs, whatever a test before has done to it."""
+    """Return the service, restarted if an earlier test ended it."""
     if not own.up.is_set():
         await own.start()
     return own
@@ -45,11 +45,11 @@ async def service(own: Service) -> Service:
 
 async def _relays(service: Service) -> psutil.Process | None:
     children: Sequence[psutil.Process] = psutil.Process(service.pid).children()
-    found = [child for child in children if "app.service.relays" in child.cmdline()]
-    return found[0] if found else None
+    processes = [child for child in children if "app.service.relays" in child.cmdline()]
+    return processes[0] if processes else None
 
 
-async def _count(service: Service, database: str, id_: str) -> None:
+async def _increment(service: Service, database: str, id_: str) -> None:
     with closing(Connection(service.data)) as http:
         path = f"/v1/{database}/counts/{id_}"
         assert (await http.request("PATCH", path, {"n": {"inc": 1}}, UPDATE)).status == 200
@@ -57,21 +57,21 @@ async def _count(service: Service, database: str, id_: str) -> None:
 
 async def _has(service: Service, database: str, changes: int) -> bool:
     with closing(Connection(service.data)) as http:
-        answer = await http.request("GET", f"/v1/{database}/changes?after=beginning")
-        return answer.status == 200 and len(answer.json()["changes"]) == changes
+        response = await http.request("GET", f"/v1/{database}/changes?after=beginning")
+        return response.status == 200 and len(response.json()["changes"]) == changes
 
 
 async def test_killed_relays_are_restarted_and_continue(service: Service) -> None:
     database = unique("db")
     await service.put_schema(database, CLASSES)
     with closing(Connection(service.data)) as http:
-        created = await http.request("PUT", f"/v1/{database}/counts/a", {})
-        assert created.status == 201
+        response = await http.request("PUT", f"/v1/{database}/counts/a", {})
+        assert response.status == 201
     await eventually(partial(_has, service, database, 1))
     first = await _relays(service)
     assert first is not None
     first.kill()
-    await _count(service, database, "a")
+    await _increment(service, database, "a")
     await eventually(partial(_has, service, database, 2))
     second = await _relays(service)
     assert second is not None
@@ -80,18 +80,18 @@ async def test_killed_relays_are_restarted_and_continue(service: Service) -> Non
 
 async def _post(service: Service, path: str, body: dict[str, Any]) -> Any:
     with closing(Connection(service.data)) as http:
-        answer = await http.request("POST", f"/v1/{path}", body)
-        assert answer.status in (200, 201), answer.body
-        return answer.json()
+        response = await http.request("POST", f"/v1/{path}", body)
+        assert response.status in (200, 201), response.body
+        return response.json()
 
 
 async def _has_object(service: Service, path: str, n: int) -> bool:
     with closing(Connection(service.data)) as http:
-        answer = await http.request("GET", f"/v1/{path}")
-        return answer.status == 200 and answer.json()["n"] == n
+        response = await http.request("GET", f"/v1/{path}")
+        return response.status == 200 and response.json()["n"] == n
 
 
-async def test_the_service_writes_what_queries_find_in_the_process_of_the_relays(
+async def test_the_service_writes_results_of_standing_queries_in_the_relay_process(
     service: Service,
 ) -> None:
     database = unique("db")
@@ -99,7 +99,7 @@ async def test_the_service_writes_what_queries_find_in_the_process_of_the_relays
     for name in ("x", "y"):
         stream = {"name": name, "attributes": {"k": "integer", "n": "integer"}}
         await _post(service, f"{database}/event-streams", stream)
-    # At once: the process of the relays learns of the class a moment later than the service.
+    # Immediately: the relay process learns of the class a moment after the service.
     query = {
         "relations": ["x", "y"],
         "predicates": [["x.k", "y.k"]],
@@ -125,47 +125,51 @@ async def _send(service: Service, database: str, stream: str, n: int) -> None:
 
 async def _is_ready(service: Service, path: str) -> bool:
     with closing(Connection(service.data)) as http:
-        answer = await http.request("GET", f"/v1/{path}")
-        assert answer.json()["state"] in ("building", "ready"), answer.body
-        return bool(answer.json()["state"] == "ready")
+        response = await http.request("GET", f"/v1/{path}")
+        assert response.json()["state"] in ("building", "ready"), response.body
+        return bool(response.json()["state"] == "ready")
 
 
 async def test_relays_wait_while_the_redis_is_bound_to_another_installation(
     postgresql_config: SystemConfig,
 ) -> None:
     async with (
-        _with_redis_of_its_own(postgresql_config) as (own, redis),
+        _service_with_redis(postgresql_config) as (service, redis),
         connect(redis.url) as client,
     ):
         database = unique("db")
-        await own.put_schema(database, CLASSES)
-        await eventually(partial(_has_relays, own))
+        await service.put_schema(database, CLASSES)
+        await eventually(partial(_has_relays, service))
         await client.set(BOUND_TO, "another")
-        await eventually(partial(_says, own, "bound to another installation, another.", 2))
-        first = await _relays(own)
+        await eventually(
+            partial(_has_logged, service, "bound to another installation, another.", 2)
+        )
+        first = await _relays(service)
         assert first is not None
         first.kill()
-        await eventually(partial(_says, own, "bound to another installation, another.", 3))
+        await eventually(
+            partial(_has_logged, service, "bound to another installation, another.", 3)
+        )
         await client.delete(BOUND_TO)
-        with closing(Connection(own.data)) as http:
+        with closing(Connection(service.data)) as http:
             assert (await http.request("PUT", f"/v1/{database}/counts/a", {})).status == 201
-        await eventually(partial(_has, own, database, 1))
-        assert await _says(own, "it is started again", 1)
+        await eventually(partial(_has, service, database, 1))
+        assert await _has_logged(service, "it is started again", 1)
 
 
 @asynccontextmanager
-async def _with_redis_of_its_own(config: SystemConfig) -> AsyncIterator[tuple[Service, Server]]:
+async def _service_with_redis(config: SystemConfig) -> AsyncIterator[tuple[Service, Server]]:
     with running("relays") as redis:
         async with (
             scratch_systems(config) as configs,
             scratch_catalogue(config) as url,
-            Service.on(configs, url, redis.url).running() as started,
+            Service.on(configs, url, redis.url).running() as running_service,
         ):
-            yield started, redis
+            yield running_service, redis
 
 
-async def _says(service: Service, text: str, times: int) -> bool:
-    """Whether a service and its relays have logged something so often, and no more."""
+async def _has_logged(service: Service, text: str, times: int) -> bool:
+    """Return whether a service and its relays have logged a text exactly `times` times."""
     return " ".join("".join(service.output).split()).count(text) == times
 
 
@@ -176,7 +180,7 @@ async def _has_relays(service: Service) -> bool:
 async def _has_ended(process: psutil.Process) -> bool:
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # between the two
+    except psutil.NoSuchProcess:  # it exited between the two calls
         return True
 
 

@@ -1,6 +1,6 @@
-"""Processes that are forked from one which has imported all of `portolan` already.
+"""Processes forked from a server that has already imported all of `portolan`.
 
-To import the service takes several times as long as to start it, and tests start it often.
+Importing the service takes several times as long as starting it, and tests start it often.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from app.cli import COMMANDS
 __all__ = ["FORKS", "Forked", "Result", "called", "calling", "connected", "exit_code_of"]
 
 FORKS = multiprocessing.get_context("forkserver")
-"""Where all processes of tests are forked. A process has one server of them, so nothing else may
-decide what that imports: it would be instead of what is here."""
+"""The fork server of all test processes. There is one per process, so only this module may set its
+preloaded modules."""
 
-_LATE = (
+_LAZY_IMPORTS = (
     "anyio._backends._asyncio",
     "app.commands.line_ids",
     "app.commands.yaml_text",
@@ -42,23 +42,23 @@ _LATE = (
     "typer.rich_utils",
     "uvicorn.lifespan.off",
 )
-"""What commands import when they are called."""
+"""Modules that commands import when they are called."""
 
-_LAST = "tests.faults.operation.frozen"
+_LAST_IMPORT = "tests.faults.operation.frozen"
 
 FORKS.set_forkserver_preload(
     [
         "app.service.serving",
-        *sorted({where.partition(":")[0] for where in COMMANDS.values()}),
-        *_LATE,
+        *sorted({target.partition(":")[0] for target in COMMANDS.values()}),
+        *_LAZY_IMPORTS,
         "mediator.relocation.participant",
-        _LAST,
+        _LAST_IMPORT,
     ]
 )
 
 
 class Result(NamedTuple):
-    """How a command ended, and what it printed."""
+    """The exit code and output of a command."""
 
     exit_code: int
     stdout: str
@@ -75,7 +75,7 @@ class Result(NamedTuple):
 
 @asynccontextmanager
 async def calling(function: Callable[..., None], *arguments: Any) -> AsyncIterator[BaseProcess]:
-    """Call a function of a module in a process of its own, which is killed at the end."""
+    """Call a module-level function in a new process, which is killed at the end."""
     process = FORKS.Process(target=function, args=arguments, daemon=True)
     await asyncio.to_thread(process.start)
     try:
@@ -86,7 +86,7 @@ async def calling(function: Callable[..., None], *arguments: Any) -> AsyncIterat
 
 
 async def exit_code_of(function: Callable[..., None], *arguments: Any) -> int:
-    """Call a function of a module in a process of its own; return how that ended."""
+    """Call a module-level function in a new process; return its exit code."""
     async with calling(function, *arguments) as process:
         await asyncio.to_thread(process.join)
         assert process.exitcode is not None
@@ -94,7 +94,7 @@ async def exit_code_of(function: Callable[..., None], *arguments: Any) -> int:
 
 
 def connected() -> tuple[socket.socket, Connection]:
-    """Return the two ends of a connection: ours, and the one to call a function with."""
+    """Return both ends of a connection: ours, and one to pass to a function in a new process."""
     ours, theirs = socket.socketpair()
     return ours, Connection(theirs.detach())
 
@@ -102,25 +102,26 @@ def connected() -> tuple[socket.socket, Connection]:
 async def called(
     arguments: Sequence[str], environment: Mapping[str, str], text: bytes = b""
 ) -> Result:
-    """Run `portolan` to its end, with a text as its standard input."""
+    """Run `portolan` until it exits, with `text` as its standard input."""
     with ExitStack() as stack:
-        given, *printed = [stack.enter_context(TemporaryFile()) for _ in range(3)]
-        given.write(text)
-        given.seek(0)
+        stdin_file, *output_files = [stack.enter_context(TemporaryFile()) for _ in range(3)]
+        stdin_file.write(text)
+        stdin_file.seek(0)
         streams = [
-            stack.enter_context(Connection(os.dup(file.fileno()))) for file in (given, *printed)
+            stack.enter_context(Connection(os.dup(file.fileno())))
+            for file in (stdin_file, *output_files)
         ]
-        process = _process(streams, arguments, environment)
+        process = _new_process(streams, arguments, environment)
         try:
             await asyncio.to_thread(process.start)
             await asyncio.to_thread(process.join)
         finally:
             process.kill()
         assert process.exitcode is not None
-        return Result(process.exitcode, *map(_content, printed))
+        return Result(process.exitcode, *map(_read_file, output_files))
 
 
-def _content(file: IO[bytes]) -> str:
+def _read_file(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()
 
@@ -130,7 +131,7 @@ class Forked:
 
     Args:
         process: The process.
-        output: What it prints, on both streams unless the first one goes elsewhere.
+        output: Its standard error, and its standard output unless redirected.
     """
 
     def __init__(self, process: BaseProcess, output: asyncio.StreamReader) -> None:
@@ -147,18 +148,22 @@ class Forked:
         stdout: int | None = None,
         prepare: Callable[[], None] | None = None,
     ) -> Forked:
-        """Run `portolan` with arguments of its command line, in an environment.
+        """Run `portolan` with command-line arguments, in an environment.
 
         Args:
-            stdin: What it reads, nothing if not given.
-            stdout: Where it prints results.
-            prepare: A function of a module, called in the process before.
+            stdin: The standard input; None: empty.
+            stdout: The standard output; None: `output`.
+            prepare: A module-level function, called in the process first.
         """
         ours, theirs = FORKS.Pipe(duplex=False)
-        given, printed = (None if fd is None else Connection(os.dup(fd)) for fd in (stdin, stdout))
-        process = _process([given, printed or theirs, theirs], arguments, environment, prepare)
+        input_end, output_end = (
+            None if fd is None else Connection(os.dup(fd)) for fd in (stdin, stdout)
+        )
+        process = _new_process(
+            [input_end, output_end or theirs, theirs], arguments, environment, prepare
+        )
         await asyncio.to_thread(process.start)
-        for end in filter(None, (given, printed, theirs)):
+        for end in filter(None, (input_end, output_end, theirs)):
             end.close()
         output = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
@@ -169,36 +174,36 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         assert self._process.pid is not None
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send it a signal unless it has exited."""
         if self._process.is_alive():
             os.kill(self.pid, number)
 
     async def wait(self) -> int:
-        """Wait until it has ended; return its exit status."""
+        """Wait until it exits; return its exit status."""
         await asyncio.to_thread(self._process.join)
         assert self._process.exitcode is not None
         return self._process.exitcode
 
     async def ended(self) -> tuple[int, str]:
-        """Wait until it has ended; return its exit status and the rest of its output."""
-        said = await self.output.read()
-        return await self.wait(), said.decode()
+        """Wait until it exits; return its exit status and the rest of its output."""
+        output = await self.output.read()
+        return await self.wait(), output.decode()
 
 
-def _process(
+def _new_process(
     streams: Sequence[Connection | None],
     arguments: Sequence[str],
     environment: Mapping[str, str],
     prepare: Callable[[], None] | None = None,
 ) -> BaseProcess:
-    """Return a process that is not started yet; without a standard input it reads nothing."""
-    run = (streams, tuple(arguments), dict(environment), prepare)
-    return FORKS.Process(target=_run, args=run, daemon=True)
+    """Return an unstarted process; without a standard input it reads nothing."""
+    call = (streams, tuple(arguments), dict(environment), prepare)
+    return FORKS.Process(target=_run, args=call, daemon=True)
 
 
 def _run(
@@ -207,18 +212,18 @@ def _run(
     environment: Mapping[str, str],
     prepare: Callable[[], None] | None,
 ) -> None:
-    if _LAST not in sys.modules:
-        raise RuntimeError("something else decides what is imported before processes are forked")
+    if _LAST_IMPORT not in sys.modules:
+        raise RuntimeError("another module set the preloaded modules of the fork server")
     os.environ.clear()
-    # Half of what a command takes would be to read all authorities that the Internet trusts.
+    # Reading the system's certificate authorities would take half of the time of a command.
     os.environ.update({"SSL_CERT_DIR": os.devnull, **environment})
-    for stream, own in zip(streams, (sys.stdin, sys.stdout, sys.stderr), strict=True):
+    for stream, standard_stream in zip(streams, (sys.stdin, sys.stdout, sys.stderr), strict=True):
         if stream is not None:
-            os.dup2(stream.fileno(), own.fileno())
+            os.dup2(stream.fileno(), standard_stream.fileno())
     for stream in filter(None, streams):
         stream.close()
-    for own in (sys.stdout, sys.stderr):
-        cast(TextIO, own).reconfigure(line_buffering=True)  # type: ignore[attr-defined]
+    for standard_stream in (sys.stdout, sys.stderr):
+        cast(TextIO, standard_stream).reconfigure(line_buffering=True)  # type: ignore[attr-defined]
     from app.cli import main
 
     if prepare is not None:

@@ -1,4 +1,4 @@
-"""What a process to be forked imports at last: then its objects are no garbage, and stay shared."""
+"""The last import of the fork server: freezes its objects, so their memory stays shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs survive what is done to the processes that carry them out."""
+"""Runs survive faults of the processes that execute them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ JOB = {
 
 
 @dataclass
-class Plant:
-    """A service, and what its workers need to know."""
+class Deployment:
+    """A service, its workers and their environment."""
 
     service: Service
     environment: dict[str, str]
     workers: list[WorkerProcess] = field(default_factory=list)
 
-    async def hire(self) -> WorkerProcess:
+    async def start_worker(self) -> WorkerProcess:
         worker = WorkerProcess(self.environment)
         self.workers.append(worker)
         await worker.start()
@@ -56,22 +56,22 @@ class Plant:
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         async with Connection(self.service.data) as http:
-            answer = await http.request(method, f"/v1/town/{path}", body)
-        assert answer.status < 300, answer
-        return answer.json()
+            response = await http.request(method, f"/v1/town/{path}", body)
+        assert response.status < 300, response
+        return response.json()
 
-    async def reaches(self, run: str, *states: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    async def wait_for(self, run: str, *states: str) -> dict[str, Any]:
+        run_state: dict[str, Any] = {}
 
         async def reached() -> bool:
-            found.update(await self.request("GET", f"jobs/{run}"))
-            return found["state"] in states
+            run_state.update(await self.request("GET", f"jobs/{run}"))
+            return run_state["state"] in states
 
         try:
             await eventually(reached)
         except TimeoutError:
-            raise AssertionError(f"it does not reach {states}: {found}") from None
-        return found
+            raise AssertionError(f"it does not reach {states}: {run_state}") from None
+        return run_state
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ async def plant(
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
     tmp_path: Path,
-) -> AsyncIterator[Plant]:
+) -> AsyncIterator[Deployment]:
     settings = {"jobs_dir": str(tmp_path / "jobs"), "sketch": "off"}
     async with (
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
@@ -94,65 +94,65 @@ async def plant(
             "PORTOLAN_COORDINATION_URL": redis_config.url,
             "PORTOLAN_SPARK": "local[2,4]",
             "PORTOLAN_SPARK_CONF": orjson.dumps({"spark.sql.shuffle.partitions": "1"}).decode(),
-            # A busy machine may hold up the heartbeats of a live worker for several seconds.
+            # A busy machine can delay the heartbeats of a live worker by several seconds.
             "PORTOLAN_WORKER_LEASE_S": "10",
             **{f"PORTOLAN_{name.upper()}": value for name, value in settings.items()},
         }
-        built = Plant(service, environment)
+        deployment = Deployment(service, environment)
         people = [{"id": f"p{n}", "city": f"c{n % 4}"} for n in range(PEOPLE)]
-        await built.request("POST", "people", people)
+        await deployment.request("POST", "people", people)
         try:
-            yield built
+            yield deployment
         finally:
-            for worker in built.workers:
+            for worker in deployment.workers:
                 await worker.kill()
 
 
-@pytest.mark.timeout(900)  # three processes of Spark start, on a machine that may be busy
-async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
-    """Its worker is killed while it reads, and the service while the next one goes on."""
-    first = await plant.hire()
+@pytest.mark.timeout(900)  # three Spark processes start, possibly on a busy machine
+async def test_a_run_outlives_its_worker_and_the_service(plant: Deployment) -> None:
+    """Its worker is killed while it reads, and the service while the next worker continues."""
+    first = await plant.start_worker()
     run = (await plant.request("POST", "jobs", JOB))["id"]
-    await plant.reaches(run, "forecasting")
+    await plant.wait_for(run, "forecasting")
     await first.kill()
-    second = await plant.hire()
+    second = await plant.start_worker()
 
-    async def is_taken_again() -> bool:
+    async def is_retried() -> bool:
         return bool((await plant.request("GET", f"jobs/{run}"))["attempt"] == 2)
 
-    await eventually(is_taken_again)
+    await eventually(is_retried)
     await plant.service.kill()
     await plant.service.start()
-    await plant.reaches(run, "running", "done", "failed")  # Spark has started: half of the time
-    done = await plant.reaches(run, "done", "failed")
-    assert done["state"] == "done", orjson.dumps(done).decode()
-    assert done["attempt"] == 2
+    await plant.wait_for(run, "running", "done", "failed")  # the Spark start takes half of the time
+    final = await plant.wait_for(run, "done", "failed")
+    assert final["state"] == "done", orjson.dumps(final).decode()
+    assert final["attempt"] == 2
     rows = (await plant.request("GET", f"jobs/{run}/results"))["items"]
     assert rows == [{"value": f"c{n}", "rows": PEOPLE // 4, "share": 0.25} for n in range(4)]
     for n in range(4):
-        written = await plant.request("GET", f"cities/c{n}")
-        assert written == {"id": f"c{n}", "value": f"c{n}", "rows": 10, "share": 0.25}
+        city = await plant.request("GET", f"cities/c{n}")
+        assert city == {"id": f"c{n}", "value": f"c{n}", "rows": 10, "share": 0.25}
     assert await second.stop() == 0
 
 
 @pytest.mark.large
 @pytest.mark.timeout(900)  # as above
-async def test_a_run_outlives_the_spark_under_its_worker(plant: Plant) -> None:
-    """The same process starts again, and executes the run; it was not visible before."""
-    worker = await plant.hire()
+async def test_a_run_outlives_the_spark_under_its_worker(plant: Deployment) -> None:
+    """The same process restarts and executes the run, of which nothing was visible before."""
+    worker = await plant.start_worker()
     pid = worker.pid
     run = (await plant.request("POST", "jobs", JOB))["id"]
 
     async def has_read() -> bool:
-        """Spark is started by the run, so it is known to be there only now."""
+        """The run starts Spark, so only a finished stage shows that it is up."""
         stages = (await plant.request("GET", f"jobs/{run}")).get("stages", ())
         return any(stage["state"] == "done" for stage in stages)
 
     await eventually(has_read)
     worker.kill_spark()
-    done = await plant.reaches(run, "done", "failed")
-    assert done["state"] == "done", orjson.dumps(done).decode()
-    assert (done["attempt"], worker.pid) == (2, pid)
+    final = await plant.wait_for(run, "done", "failed")
+    assert final["state"] == "done", orjson.dumps(final).decode()
+    assert (final["attempt"], worker.pid) == (2, pid)
     rows = (await plant.request("GET", f"jobs/{run}/results"))["items"]
     assert [row["rows"] for row in rows] == [PEOPLE // 4] * 4
     assert await worker.stop() == 0

@@ -1,4 +1,4 @@
-"""A service ends at a signal, whatever the systems do that it disconnects from."""
+"""A service exits on a signal, whatever its systems do meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERVE = ("serve", "--port", "0", "--admin-port", "0")
 
 @pytest.fixture
 async def links() -> list[Holding]:
-    """What the service reaches its servers by."""
+    """The proxies between the service and its servers."""
     return []
 
 
@@ -41,29 +41,29 @@ async def service(
     mongodb_config: SystemConfig,
     links: list[Holding],
 ) -> AsyncIterator[Service]:
-    """A service all of whose connections can be held, those to catalogue and feed as well."""
+    """A service whose connections can all be held, to catalogue and feed as well."""
     async with AsyncExitStack() as stack:
 
-        async def through(config: SystemConfig) -> SystemConfig:
-            holding, reached = await stack.enter_async_context(proxied(config))
+        async def proxy(config: SystemConfig) -> SystemConfig:
+            holding, proxied_config = await stack.enter_async_context(proxied(config))
             links.append(holding)
-            return reached
+            return proxied_config
 
-        own = scratch_systems(redis_config, postgresql_config, mongodb_config)
-        systems = [await through(config) for config in await stack.enter_async_context(own)]
+        scratch = scratch_systems(redis_config, postgresql_config, mongodb_config)
+        systems = [await proxy(config) for config in await stack.enter_async_context(scratch)]
         url = await stack.enter_async_context(scratch_catalogue(postgresql_config))
-        catalogue = await through(replace(postgresql_config, url=url))
-        coordination = await through(redis_config)
-        started = Service.on(systems, catalogue.url, coordination.url)
-        await stack.enter_async_context(started.running())
-        yield started
+        catalogue = await proxy(replace(postgresql_config, url=url))
+        coordination = await proxy(redis_config)
+        running_service = Service.on(systems, catalogue.url, coordination.url)
+        await stack.enter_async_context(running_service.running())
+        yield running_service
 
 
 @pytest.mark.timeout(300)
 async def test_a_service_ends_although_its_servers_do_not_respond(
     service: Service, links: Sequence[Holding]
 ) -> None:
-    """Connections to them are there, with writes on their way, and new ones are taken."""
+    """Connections are open with writes in flight, and new ones are accepted."""
     await service.favour()
     database = unique("db")
     await service.put_schema(database, {"things": {"fields": FIELDS}})
@@ -74,25 +74,25 @@ async def test_a_service_ends_although_its_servers_do_not_respond(
             with suppress(Unanswered):
                 await data.request("PUT", path, dict.fromkeys(SYSTEMS, "x"))
 
-    async def held() -> bool:
+    async def any_held() -> bool:
         return any(link.holds for link in links)
 
     await asyncio.gather(*map(write, range(10)))
     for link in links:
         link.hold()
-    writing = [asyncio.create_task(write(number)) for number in range(10)]
-    await eventually(held)
+    writes = [asyncio.create_task(write(number)) for number in range(10)]
+    await eventually(any_held)
     service.send(signal.SIGTERM)
     assert await service.ended() == 0, service.output
     for link in links:
         await link.close()
-    await asyncio.wait(writing)
+    await asyncio.wait(writes)
 
 
 async def _run(
     prepare: Callable[[], None], postgresql: SystemConfig, *arguments: str, until: str = ""
 ) -> tuple[int, str]:
-    """Run a command whose catalogue is empty, and terminate it once it prints `until`."""
+    """Run a command on an empty catalogue; terminate it once it prints `until`."""
     async with scratch_catalogue(postgresql) as url:
         settings = {
             "PORTOLAN_CATALOGUE_URL": url,
@@ -139,36 +139,36 @@ async def test_the_fatal_error_is_logged_although_connections_cannot_be_closed(
 
 
 async def test_a_late_close_does_not_hide_an_error() -> None:
-    gone = asyncio.Event()
+    released = asyncio.Event()
 
     async def close() -> None:
-        await gone.wait()
+        await released.wait()
 
     async def fail() -> None:
         async with closing(close, 0.01):
             raise OSError
 
-    with pytest.raises(NotClosed) as late:
+    with pytest.raises(NotClosed) as error_info:
         await fail()
-    assert isinstance(late.value.__cause__, OSError)
-    gone.set()
+    assert isinstance(error_info.value.__cause__, OSError)
+    released.set()
     with pytest.raises(OSError, match=r"^$"):
         await fail()
 
 
 async def test_a_late_task_is_abandoned_and_a_failure_is_raised() -> None:
-    gone = asyncio.Event()
+    released = asyncio.Event()
 
     async def fail() -> None:
         raise OSError
 
     async def end() -> None:
         with suppress(asyncio.CancelledError):
-            await gone.wait()
-        await gone.wait()
+            await released.wait()
+        await released.wait()
 
     with pytest.raises(OSError, match=r"^$"):
         await ended_within(60, fail())
     assert not await ended_within(0.01, end())
-    gone.set()
+    released.set()
     assert await ended_within(60, end())

@@ -1,4 +1,4 @@
-"""Stores that are killed, stop answering or refuse: their classes fail, all others are served."""
+"""Killed, frozen or refusing stores: their classes fail, all others are served."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from redis import Redis
 from tests.faults.caching.http_client import Answer, Connection
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
-from tests.faults.stores import KINDS, OwnStores
+from tests.faults.stores import KINDS, RestartableStores
 from tests.process.service import field_on
 
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
-MORE_THAN_THE_BREAKER_BEARS = 8
+MORE_THAN_BREAKER_THRESHOLD = 8
 BOUND_S = 60
-# The class of each system alone, and one that is split.
+# One class on each system, and one split over two.
 CLASSES: dict[str, Any] = {
     "sessions": {"fields": {"count": field_on("redis", "integer", default=0)}},
     "orders": {"fields": {"count": field_on("postgres", "integer", default=0)}},
@@ -43,124 +43,124 @@ CLASS_OF = {"redis": "sessions", "postgres": "orders", "mongo": "notes"}
 
 @dataclass
 class Deployment:
-    """A service on stores of the test's own, with what it has acknowledged so far."""
+    """A service on separate stores, with the counts of acknowledged writes."""
 
     service: Service
-    stores: OwnStores
+    stores: RestartableStores
     acknowledged: Counter[str] = field(default_factory=Counter)
     uncertain: Counter[str] = field(default_factory=Counter)
 
     async def request(self, method: str, target: str, body: Any = None) -> Answer:
-        """Send a request over a connection of its own; the answer must come in a bounded time."""
+        """Send a request over a new connection; the response must arrive within `BOUND_S`."""
         headers = UPDATE if method == "PATCH" else None
         async with asyncio.timeout(BOUND_S), Connection(self.service.data) as http:
             return await http.request(method, f"/v1/shop/{target}", body, headers)
 
     async def increment(self, class_name: str) -> Answer:
         body = {key: {"inc": 1} for key in CLASSES[class_name]["fields"]}
-        answer = await self.request("PATCH", f"{class_name}/counter", body)
-        (self.acknowledged if answer.status == 200 else self.uncertain)[class_name] += 1
-        return answer
+        response = await self.request("PATCH", f"{class_name}/counter", body)
+        (self.acknowledged if response.status == 200 else self.uncertain)[class_name] += 1
+        return response
 
     async def works(self, class_name: str) -> bool:
         return (await self.increment(class_name)).status == 200
 
     async def check(self, class_name: str) -> None:
-        """Compare a counter with what was acknowledged, once its fragments agree."""
+        """Compare a counter with the acknowledged increments once its fragments agree."""
         await eventually(partial(self._agrees, class_name))
-        found = (await self.request("GET", f"{class_name}/counter")).json()["count"]
-        least = self.acknowledged[class_name]
-        assert least <= found <= least + self.uncertain[class_name], class_name
+        count = (await self.request("GET", f"{class_name}/counter")).json()["count"]
+        minimum = self.acknowledged[class_name]
+        assert minimum <= count <= minimum + self.uncertain[class_name], class_name
 
     async def _agrees(self, class_name: str) -> bool:
-        found = (await self.request("GET", f"{class_name}/counter")).json()
-        return bool(found["count"] == found.get("edits", found["count"]))
+        counter = (await self.request("GET", f"{class_name}/counter")).json()
+        return bool(counter["count"] == counter.get("edits", counter["count"]))
 
     async def state(self, system: str) -> str:
         async with Connection(self.service.admin) as admin:
-            answer = await admin.request("GET", f"/admin/v1/systems/{system}")
-        state: str = answer.json()["state"]
+            response = await admin.request("GET", f"/admin/v1/systems/{system}")
+        state: str = response.json()["state"]
         return state
 
     async def degraded(self) -> set[str]:
         """Return the systems that /ready reports as unavailable; the service must report ready."""
         async with asyncio.timeout(BOUND_S), Connection(self.service.admin) as admin:
-            answer = await admin.request("GET", "/ready")
-        assert answer.status == 200, answer
-        degraded = answer.json()["degraded"]
-        assert answer.headers.get("portolan-degraded", "") == ", ".join(degraded)
+            response = await admin.request("GET", "/ready")
+        assert response.status == 200, response
+        degraded = response.json()["degraded"]
+        assert response.headers.get("portolan-degraded", "") == ", ".join(degraded)
         return set(degraded)
 
 
 @pytest.fixture(scope="module")
-def stores() -> Iterator[OwnStores]:
+def stores() -> Iterator[RestartableStores]:
     data_dir = Path(tempfile.mkdtemp(prefix="portolan-fault-"))
-    own = OwnStores(data_dir)
+    own_stores = RestartableStores(data_dir)
     try:
-        with own.running():
-            yield own
+        with own_stores.running():
+            yield own_stores
     finally:
         shutil.rmtree(data_dir)
 
 
 @pytest.fixture(scope="module")
-async def deployment(stores: OwnStores) -> AsyncIterator[Deployment]:
+async def deployment(stores: RestartableStores) -> AsyncIterator[Deployment]:
     configs = stores.configs()
     async with Service.on(configs, configs[1].url).running() as service:
         await service.favour()
-        placed = await service.put_schema("shop", CLASSES)
-        assert {placed[name] for name in CLASS_OF.values()} == set(KINDS)
-        built = Deployment(service, stores)
+        placements = await service.put_schema("shop", CLASSES)
+        assert {placements[name] for name in CLASS_OF.values()} == set(KINDS)
+        shop = Deployment(service, stores)
         for class_name in CLASSES:
-            created = await built.request("PUT", f"{class_name}/counter", {"count": 0})
-            assert created.status == 201, created
-        yield built
+            response = await shop.request("PUT", f"{class_name}/counter", {"count": 0})
+            assert response.status == 201, response
+        yield shop
 
 
 @contextlib.contextmanager
-def broken(deployment: Deployment, system: str, fault: str) -> Iterator[None]:
+def inject(deployment: Deployment, system: str, fault: str) -> Iterator[None]:
     with getattr(deployment.stores, fault)(system):
         yield
 
 
-def needing(system: str) -> list[str]:
-    """Name the classes that need a system."""
-    own = CLASS_OF[system]
-    return [own] if system == "mongo" else [own, "articles"]
+def classes_on(system: str) -> list[str]:
+    """Return the classes that need a system."""
+    own_class = CLASS_OF[system]
+    return [own_class] if system == "mongo" else [own_class, "articles"]
 
 
 async def assert_refused(deployment: Deployment, class_name: str) -> None:
-    """See that writes and reads are refused, for now."""
-    writes = [deployment.increment(class_name) for _ in range(MORE_THAN_THE_BREAKER_BEARS)]
+    """Require that writes and reads are refused temporarily."""
+    writes = [deployment.increment(class_name) for _ in range(MORE_THAN_BREAKER_THRESHOLD)]
     reads = [deployment.request("GET", f"{class_name}/counter") for _ in range(2)]
-    for answer in await asyncio.gather(*writes, *reads):
-        assert_passing(answer)
+    for response in await asyncio.gather(*writes, *reads):
+        assert_temporary(response)
 
 
-def assert_passing(answer: Answer) -> None:
-    assert answer.status == 503, answer
-    assert answer.problem()["type"] in ("/problems/unavailable", "/problems/outcome-unknown")
-    assert int(answer.headers["retry-after"]) >= 1
+def assert_temporary(response: Answer) -> None:
+    assert response.status == 503, response
+    assert response.problem()["type"] in ("/problems/unavailable", "/problems/outcome-unknown")
+    assert int(response.headers["retry-after"]) >= 1
 
 
 async def assert_served(deployment: Deployment, class_name: str) -> None:
-    """See that everything can be done with a class."""
+    """Require that every operation on a class succeeds."""
     assert (await deployment.increment(class_name)).status == 200
     await deployment.check(class_name)
-    created = await deployment.request("POST", class_name, {"count": 1})
-    assert created.status == 201, created
-    target = f"{class_name}/{created.json()['id']}"
+    response = await deployment.request("POST", class_name, {"count": 1})
+    assert response.status == 201, response
+    target = f"{class_name}/{response.json()['id']}"
     assert (await deployment.request("DELETE", target)).status == 204
 
 
 async def assert_fragment_served(deployment: Deployment) -> None:
-    """The fragment of a split object whose store is available can be written by itself."""
+    """Require that a fragment on an available store can be written and read alone."""
     body = {"count": {"inc": 0}}
     assert (await deployment.request("PATCH", "articles/counter", body)).status == 200
     assert (await deployment.request("GET", "articles/counter?fields=count")).status == 200
 
 
-async def is_(expected: str, deployment: Deployment, system: str) -> bool:
+async def has_state(expected: str, deployment: Deployment, system: str) -> bool:
     return await deployment.state(system) == expected
 
 
@@ -175,16 +175,16 @@ async def test_a_store_that_does_not_answer(
 ) -> None:
     for class_name in CLASSES:
         await eventually(partial(deployment.works, class_name))
-    with broken(deployment, system, fault):
-        for class_name in needing(system):
+    with inject(deployment, system, fault):
+        for class_name in classes_on(system):
             await assert_refused(deployment, class_name)
-        await eventually(partial(is_, "failing", deployment, system))
-        for class_name in CLASSES.keys() - needing(system):
+        await eventually(partial(has_state, "failing", deployment, system))
+        for class_name in CLASSES.keys() - classes_on(system):
             await assert_served(deployment, class_name)
         if system == "postgres":
             await assert_fragment_served(deployment)
         assert system in await deployment.degraded()
-    for class_name in needing(system):
+    for class_name in classes_on(system):
         await eventually(partial(deployment.works, class_name))
         await deployment.check(class_name)
         await assert_served(deployment, class_name)
@@ -197,9 +197,9 @@ async def test_operations_of_a_batch_on_available_systems_succeed(deployment: De
         {"op": "update", "class": name, "id": "counter", "body": {"count": {"inc": 1}}}
         for name in CLASS_OF.values()
     ]
-    with broken(deployment, "mongo", "killed"):
-        answer = await deployment.request("POST", "batch", {"operations": updates})
-        assert [result["status"] for result in answer.json()] == [200, 200, 503]
+    with inject(deployment, "mongo", "killed"):
+        response = await deployment.request("POST", "batch", {"operations": updates})
+        assert [result["status"] for result in response.json()] == [200, 200, 503]
     for class_name in ("sessions", "orders"):
         deployment.acknowledged[class_name] += 1
         await deployment.check(class_name)
@@ -210,7 +210,7 @@ async def test_operations_of_a_batch_on_available_systems_succeed(deployment: De
 
 @contextlib.asynccontextmanager
 async def redis_refuses_writes(deployment: Deployment) -> AsyncIterator[None]:
-    """Let Redis require a replica that it has not: it then refuses to write (NOREPLICAS)."""
+    """Require a replica that Redis lacks: it then refuses writes (NOREPLICAS)."""
     with Redis.from_url(deployment.stores.configs()[0].url) as client:
         client.config_set("min-replicas-to-write", 1)
         try:
@@ -231,7 +231,7 @@ async def redis_is_full(deployment: Deployment) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def postgres_is_read_only(deployment: Deployment) -> AsyncIterator[None]:
-    """Let PostgreSQL serve reads only, as a standby or a full disk makes it."""
+    """Make PostgreSQL read-only, as a standby or a full disk does."""
     writable = {"default_transaction_read_only": "off"}
     connection = await asyncpg.connect(deployment.stores.configs()[1].url, server_settings=writable)
     try:
@@ -245,31 +245,29 @@ async def postgres_is_read_only(deployment: Deployment) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("system", "refusing"),
+    ("system", "fault"),
     [
         ("redis", redis_refuses_writes),
         ("redis", redis_is_full),
         ("postgres", postgres_is_read_only),
     ],
 )
-async def test_a_store_that_refuses_writes(
-    deployment: Deployment, system: str, refusing: Any
-) -> None:
-    own = CLASS_OF[system]
-    await eventually(partial(deployment.works, own))
-    async with refusing(deployment):
-        await eventually(partial(refuses, deployment, own))
-        for _ in range(MORE_THAN_THE_BREAKER_BEARS):
-            assert_passing(await deployment.increment(own))
-        assert_passing(await deployment.increment("articles"))
-        await deployment.check(own)
-        for class_name in CLASSES.keys() - needing(system):
+async def test_a_store_that_refuses_writes(deployment: Deployment, system: str, fault: Any) -> None:
+    own_class = CLASS_OF[system]
+    await eventually(partial(deployment.works, own_class))
+    async with fault(deployment):
+        await eventually(partial(refuses, deployment, own_class))
+        for _ in range(MORE_THAN_BREAKER_THRESHOLD):
+            assert_temporary(await deployment.increment(own_class))
+        assert_temporary(await deployment.increment("articles"))
+        await deployment.check(own_class)
+        for class_name in CLASSES.keys() - classes_on(system):
             await assert_served(deployment, class_name)
-    for class_name in needing(system):
+    for class_name in classes_on(system):
         await eventually(partial(deployment.works, class_name))
         await deployment.check(class_name)
 
 
 async def refuses(deployment: Deployment, class_name: str) -> bool:
-    """Whether writes are refused yet: a server takes a moment to read its settings again."""
+    """Return whether writes are refused: a server reloads its settings with a delay."""
     return (await deployment.increment(class_name)).status == 503

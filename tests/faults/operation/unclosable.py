@@ -1,4 +1,4 @@
-"""Makes a `portolan` process one that cannot close its connections: see `Forked.start`."""
+"""Prevents a `portolan` process from closing its connections: see `Forked.start`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mediator.service import Mediator
 __all__ = ["fail_unclosed", "never_close"]
 
 WITHIN_S = 0.1
-"""None is enough."""
+"""Any time is too short."""
 
 
 def never_close() -> None:
-    """Have mediators not stop, whoever cancels that, and be waited for for a moment only."""
+    """Make `Mediator.stop` hang even if cancelled, and shorten the wait for it."""
     Mediator.stop = _stop  # type: ignore[assignment,method-assign]
     unbound: Any = closing
     unbound.__wrapped__.__defaults__ = (WITHIN_S,)
 
 
 def fail_unclosed(error: Exception) -> None:
-    """Have the service fail once it serves, too."""
+    """Make the service fail once it serves, and never close."""
 
     def fail(_: object) -> None:
         raise error
 
     never_close()
-    serve._announce = fail  # type: ignore[assignment]  # noqa: SLF001 - nothing else of it comes so late
+    serve._announce = fail  # type: ignore[assignment]  # noqa: SLF001 - the last step of the start
 
 
 async def _stop(_: Mediator) -> None:

@@ -1,4 +1,4 @@
-"""Faults of a cluster, each of which is repaired before the next one."""
+"""Faults of a cluster; each is repaired before the next."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Faults"]
 
 
 class Faults:
-    """Break what is drawn.
+    """Draws faults and injects them.
 
     Args:
-        cluster: What there is to break.
-        chance: Draws.
-        longest_s: For how long something hangs at most: beyond the leases, if all is to be seen.
+        cluster: The cluster.
+        rng: Draws faults and durations.
+        max_hang_s: The maximum time a process or link hangs; beyond the leases to cover them.
     """
 
-    def __init__(self, cluster: Cluster, rng: random.Random, longest_s: float) -> None:
+    def __init__(self, cluster: Cluster, rng: random.Random, max_hang_s: float) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._longest_s = longest_s
+        self._max_hang_s = max_hang_s
         per_store: dict[str, Callable[[str], Awaitable[None]]] = {
             "link held": self._hold_link,
             "link held, and its replica killed": self._hold_link_and_kill,
@@ -36,7 +36,7 @@ class Faults:
             "stopped": self._stop_store,
             "killed": self._kill_store,
         }
-        self._named: dict[str, Callable[[], Awaitable[None]]] = {
+        self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "replica killed": self._kill_replica,
             "replica stopped": self._stop_replica,
             **{
@@ -46,26 +46,26 @@ class Faults:
             },
         }
 
-    def draw(self, kills: int, others: int) -> list[str]:
-        """Draw faults: kills of a replica, and the others round robin, in a random order."""
-        rest = [name for name in self._named if name != "replica killed"]
-        self._rng.shuffle(rest)
-        turns = chain.from_iterable(repeat(rest))
-        drawn = ["replica killed"] * kills + [next(turns) for _ in range(others)]
-        self._rng.shuffle(drawn)
-        return drawn
+    def draw(self, kill_count: int, other_count: int) -> list[str]:
+        """Draw replica kills, and other faults round robin, in a random order."""
+        others = [name for name in self._faults if name != "replica killed"]
+        self._rng.shuffle(others)
+        round_robin = chain.from_iterable(repeat(others))
+        names = ["replica killed"] * kill_count + [next(round_robin) for _ in range(other_count)]
+        self._rng.shuffle(names)
+        return names
 
     async def inject(self, name: str) -> None:
-        """Inject a fault, and repair it."""
-        await self._named[name]()
+        """Inject a fault and repair it."""
+        await self._faults[name]()
 
     async def _kill_replica(self) -> None:
-        replica = self._some_replica()
+        replica = self._draw_replica()
         await replica.kill()
         await replica.start()
 
     async def _stop_replica(self) -> None:
-        replica = self._some_replica()
+        replica = self._draw_replica()
         replica.send(signal.SIGSTOP)
         await self._wait()
         replica.send(signal.SIGCONT)
@@ -77,7 +77,7 @@ class Faults:
         await link.release()
 
     async def _hold_link_and_kill(self, store: str) -> None:
-        """Its writes arrive after it was killed, and others may have decided on them."""
+        """Writes arrive after their replica was killed; another replica may have resolved them."""
         link, replica = self._cluster.links[store], self._cluster.replicas[0]
         link.hold()
         await asyncio.sleep(self._rng.uniform(0.1, 1.0))
@@ -87,7 +87,7 @@ class Faults:
         await replica.start()
 
     async def _cut_link(self, store: str) -> None:
-        self._cluster.links[store].break_off()
+        self._cluster.links[store].disconnect()
 
     async def _stop_store(self, store: str) -> None:
         with self._cluster.stores.silent(store):
@@ -97,8 +97,8 @@ class Faults:
         with self._cluster.stores.killed(store):
             await self._wait()
 
-    def _some_replica(self) -> Service:
+    def _draw_replica(self) -> Service:
         return self._rng.choice(self._cluster.replicas)
 
     async def _wait(self) -> None:
-        await asyncio.sleep(self._rng.choice((0.5, 1.0, 3.0, self._longest_s)))
+        await asyncio.sleep(self._rng.choice((0.5, 1.0, 3.0, self._max_hang_s)))

@@ -1,4 +1,4 @@
-"""A replica that carries out transactions of a history, and is killed at a step of one of them."""
+"""A replica that executes transactions of a history until it is killed at a step of one."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.process.transactions.histories import History
 
 __all__ = ["Setup", "run"]
 
-SURVIVED = 3
-"""Transactions that it carries out before."""
+TRANSACTIONS_BEFORE = 3
+"""The number of transactions that it executes before."""
 
 
 @dataclass
 class KillAt(CrashPoint):
-    """Kills its process at the first step of a name."""
+    """Kills its process at the first step named `name`."""
 
     name: str = ""
 
     async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
         """Run a step, or kill the process."""
         self.taken.append(name)
-        is_last = name == self.name and self.taken.count("begin") > SURVIVED
+        is_last = name == self.name and self.taken.count("begin") > TRANSACTIONS_BEFORE
         if is_last and not self.after:
             os.kill(os.getpid(), signal.SIGKILL)
         result = await send()
@@ -44,7 +44,7 @@ class KillAt(CrashPoint):
 
 @dataclass(frozen=True)
 class Setup:
-    """What it works on, and the step `name`, before or `after` which it is killed."""
+    """The systems, the objects, and the step `name` before or `after` which to kill."""
 
     systems: list[SystemConfig]
     catalogue_url: str
@@ -56,11 +56,11 @@ class Setup:
 
 
 def run(setup: Setup, attempts: Connection) -> None:
-    """Carry out transactions; send each one before it is sent, and again once acknowledged."""
-    asyncio.run(_work(setup, attempts))
+    """Execute transactions; report each attempt before it is sent, and again once acknowledged."""
+    asyncio.run(_run(setup, attempts))
 
 
-async def _work(setup: Setup, attempts: Connection) -> None:
+async def _run(setup: Setup, attempts: Connection) -> None:
     async with service(setup.systems, setup.catalogue_url) as running:
         with pytest.MonkeyPatch.context() as patched:
             make_crashable(running.mediator, patched)

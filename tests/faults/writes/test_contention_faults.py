@@ -1,4 +1,4 @@
-"""Notifications of refused reads, when the sketch's Redis is unavailable for a while."""
+"""Notifications of refused reads while the sketch's Redis is temporarily unavailable."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
 
 
 class Listener:
-    """A sketch that listens, and whether it was notified lately."""
+    """A listening sketch, and whether it was notified."""
 
     def __init__(self, sketch: RedisSketch) -> None:
         self.sketch = sketch
-        self.notified = False
+        self.is_notified = False
 
     async def notify(self, partition: Partition, key: str) -> None:
         assert (partition, key) == (PARTITION, KEY)
-        self.notified = True
+        self.is_notified = True
 
     async def check_notified(self) -> None:
-        """Have reads refused until the sketch is notified of one."""
-        self.notified = False
+        """Cause refused reads until the sketch is notified of one."""
+        self.is_notified = False
 
-        async def notified() -> bool:
+        async def is_notified() -> bool:
             await self.sketch.begin(PARTITION, [KEY], "t")
             await self.sketch.report_read(PARTITION, [KEY], 0.1)
             await self.sketch.end(PARTITION, "t", {})
-            return self.notified
+            return self.is_notified
 
-        await eventually(notified)
+        await eventually(is_notified)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with running("wanted") as server:
+    with running("contention") as server:
         yield server
 
 
 @pytest.fixture
 async def listener(server: Server) -> AsyncIterator[Listener]:
-    created = Listener(RedisSketch(server.url, SHORT, FilterShape(bits=8192), timeout_s=20.0))
-    listening = asyncio.create_task(created.sketch.listen(created.notify))
-    yield created
-    assert not listening.done()
-    listening.cancel()
-    await asyncio.gather(listening, return_exceptions=True)
-    await created.sketch.close()
+    new_listener = Listener(RedisSketch(server.url, SHORT, FilterShape(bits=8192), timeout_s=20.0))
+    listen_task = asyncio.create_task(new_listener.sketch.listen(new_listener.notify))
+    yield new_listener
+    assert not listen_task.done()
+    listen_task.cancel()
+    await asyncio.gather(listen_task, return_exceptions=True)
+    await new_listener.sketch.close()
 
 
 async def test_a_listener_reconnects_after_a_restart(server: Server, listener: Listener) -> None:
@@ -72,18 +72,18 @@ async def test_a_listener_reconnects_when_the_server_is_silent(
 ) -> None:
     monkeypatch.setattr(contention, "QUIET_S", 0.2)
     await listener.check_notified()
-    times, literal = 0, contention.literal
+    call_count, literal = 0, contention.literal
 
-    def counted(text: str) -> str:
-        nonlocal times
-        times += 1
+    def count_call(text: str) -> str:
+        nonlocal call_count
+        call_count += 1
         return literal(text)
 
-    monkeypatch.setattr(contention, "literal", counted)
+    monkeypatch.setattr(contention, "literal", count_call)
 
-    async def listens_again() -> bool:
-        return times > 0
+    async def has_relistened() -> bool:
+        return call_count > 0
 
     with server.silent():
-        await eventually(listens_again)
+        await eventually(has_relistened)
     await listener.check_notified()

@@ -1,7 +1,7 @@
-"""Objects split over three systems: a replica is killed or stalled in the middle of a write.
+"""Objects split over three systems, with a replica killed or stalled during a write.
 
-What another replica acknowledged meanwhile stays, and nothing stays torn. A client that reads part
-of a write sees that it is partial, or waits for the rest.
+Writes that another replica acknowledged meanwhile stay, and nothing stays torn. A client that reads
+an incomplete write sees that it is partial, or waits for the missing fragments.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ DEADLINE_S = 2.0
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass
 class Pair:
-    """Two replicas on the same systems; bytes of the first can be held back on their way."""
+    """Two replicas on the same systems; data sent by the first can be held back."""
 
     first: Service
     second: Service
@@ -61,8 +61,8 @@ class Pair:
         await self.second.create(self.database, "split", id_, **OLD)
         return id_
 
-    async def write(self, by: Service, operation: WriteOperation) -> Outcome:
-        return await by.mediator.data.write(operation)
+    async def write(self, replica: Service, operation: WriteOperation) -> Outcome:
+        return await replica.mediator.data.write(operation)
 
     def put(self, id_: str) -> Put:
         return Put(self.database, "split", id_, unique(), values=NEW)
@@ -74,7 +74,7 @@ class Pair:
         operators = (OperatorCall("p", Operator.INC, amount),)
         return Update(self.database, "split", id_, unique(), operators=operators)
 
-    async def now(self, id_: str) -> Outcome:
+    async def current(self, id_: str) -> Outcome:
         return await self.second.get(self.database, "split", id_)
 
 
@@ -91,25 +91,25 @@ async def pair(
         await second.favour()
         database = await second.put_schema({"split": SPLIT})
         assert set(second.systems_of(database, "split")) == set(SYSTEMS)
-        proxies, reached = {}, []
+        proxies, proxied_configs = {}, []
         for config in systems:
-            holding, through = await stack.enter_async_context(proxied(config))
+            holding, proxied_config = await stack.enter_async_context(proxied(config))
             proxies[config.name] = holding
-            reached.append(replace(through, pool_size=4, deadline_s=DEADLINE_S))
-        first = await stack.enter_async_context(service(reached, catalogue))
-        both = Pair(first, second, proxies, database)
-        await eventually(lambda: _is_well(both))
-        yield both
+            proxied_configs.append(replace(proxied_config, pool_size=4, deadline_s=DEADLINE_S))
+        first = await stack.enter_async_context(service(proxied_configs, catalogue))
+        replicas = Pair(first, second, proxies, database)
+        await eventually(lambda: _is_connected(replicas))
+        yield replicas
 
 
 @asynccontextmanager
-async def killed_at_end(pair: Pair, alive: Sequence[str]) -> AsyncIterator[None]:
-    """Kill the first replica when it writes to any system but some."""
-    with pytest.MonkeyPatch.context() as patched:
+async def killed_on_write(pair: Pair, reachable: Sequence[str]) -> AsyncIterator[None]:
+    """Kill the first replica when it writes to a system that is not in `reachable`."""
+    with pytest.MonkeyPatch.context() as patch:
         for name in SYSTEMS:
-            if name not in alive:
+            if name not in reachable:
                 store: Any = pair.first.mediator.systems.get(name).store
-                patched.setattr(store, "write", _die)
+                patch.setattr(store, "write", _die)
         yield
 
 
@@ -117,50 +117,48 @@ async def _die(*_: object) -> Any:
     raise Killed
 
 
-async def leave_behind(pair: Pair, operation: WriteOperation, *reached: str) -> None:
-    """Let the first replica carry out a write, and kill it when it has reached some systems."""
-    async with killed_at_end(pair, reached):
+async def abandon_write(pair: Pair, operation: WriteOperation, *systems: str) -> None:
+    """Start a write on the first replica, and kill it once `systems` have applied it."""
+    async with killed_on_write(pair, systems):
         with pytest.raises(Killed):
             await pair.write(pair.first, operation)
-        if reached:
-            await eventually(lambda: _has_reached(pair, operation, reached))
+        if systems:
+            await eventually(lambda: _has_applied(pair, operation, systems))
 
 
-async def _has_reached(pair: Pair, operation: WriteOperation, reached: Sequence[str]) -> bool:
-    names = {"postgres": ("a",), "redis": ("p",), "mongo": ("mv",)}
-    for name in reached:
-        one = Get(pair.database, "split", operation.id, names[name])
-        values = (await pair.second.mediator.data.read(one)).values
-        if values != {field: NEW[field] for field in names[name]}:
+async def _has_applied(pair: Pair, operation: WriteOperation, systems: Sequence[str]) -> bool:
+    fields = {"postgres": ("a",), "redis": ("p",), "mongo": ("mv",)}
+    for name in systems:
+        get = Get(pair.database, "split", operation.id, fields[name])
+        values = (await pair.second.mediator.data.read(get)).values
+        if values != {field: NEW[field] for field in fields[name]}:
             return False
     return True
 
 
-# What is acknowledged stays
+# Acknowledged writes stay
 
 
-@pytest.mark.parametrize("reached", SYSTEMS)
-async def test_a_roll_forward_undoes_nothing_that_was_acknowledged(
-    pair: Pair, reached: str
-) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_a_roll_forward_undoes_nothing_that_was_acknowledged(pair: Pair, system: str) -> None:
     id_ = await pair.create()
-    await leave_behind(pair, pair.put(id_), reached)
-    added = await pair.write(pair.second, pair.add(id_, 5))
-    added = await pair.write(pair.second, pair.add(id_, 1))
-    named = await _insist(pair, id_)
+    await abandon_write(pair, pair.put(id_), system)
+    incremented = await pair.write(pair.second, pair.add(id_, 5))
+    incremented = await pair.write(pair.second, pair.add(id_, 1))
+    conditional = await _write_if_unchanged(pair, id_)
     await expire(pair.second)
-    now = await pair.now(id_)
-    assert now.values == {"a": "P", "p": 6, "mv": "C2"}
-    assert now.values["p"] == (added.values or {})["p"]
-    assert now.versions["mv"] == named.versions["mv"]
+    current = await pair.current(id_)
+    assert current.values == {"a": "P", "p": 6, "mv": "C2"}
+    assert current.values["p"] == (incremented.values or {})["p"]
+    assert current.versions["mv"] == conditional.versions["mv"]
 
 
-async def _insist(pair: Pair, id_: str) -> Outcome:
-    """Write on condition that the object is unchanged; repeat until that succeeds."""
+async def _write_if_unchanged(pair: Pair, id_: str) -> Outcome:
+    """Write on condition that the object is unchanged; retry until it succeeds."""
     while True:
         get = Get(pair.database, "split", id_, ("mv",))
-        seen = await pair.second.mediator.data.read(get)
-        condition = Condition(versions=(dict(seen.versions),))
+        outcome = await pair.second.mediator.data.read(get)
+        condition = Condition(versions=(dict(outcome.versions),))
         try:
             return await pair.write(
                 pair.second, replace(pair.update(id_, mv="C2"), condition=condition)
@@ -170,11 +168,11 @@ async def _insist(pair: Pair, id_: str) -> Outcome:
 
 
 @pytest.mark.parametrize("kind", ["put", "update", "delete"])
-@pytest.mark.parametrize("held", SYSTEMS)
+@pytest.mark.parametrize("system", SYSTEMS)
 async def test_a_late_step_of_a_resolved_write_leaves_nothing_torn(
-    pair: Pair, held: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, system: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its link stalls: the writer has given up, and others have resolved the write long since."""
+    """Its connection stalls until the writer has given up and others have resolved the write."""
     id_ = await pair.create()
     operations: dict[str, WriteOperation] = {
         "put": pair.put(id_),
@@ -182,42 +180,42 @@ async def test_a_late_step_of_a_resolved_write_leaves_nothing_torn(
         "delete": Delete(pair.database, "split", id_, unique()),
     }
     operation = operations[kind]
-    store: Any = pair.first.mediator.systems.get(held).store
+    store: Any = pair.first.mediator.systems.get(system).store
     send = store.write
 
     async def stall(calls: Sequence[Write], *token: str) -> Any:
-        pair.proxies[held].hold()
+        pair.proxies[system].hold()
         return await send(calls, *token)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "write", stall)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write", stall)
         with pytest.raises(Unavailable):
             await pair.write(pair.first, operation)
-    assert pair.proxies[held].holds
+    assert pair.proxies[system].holds
     await expire(pair.second)
-    await pair.proxies[held].release()
-    await eventually(lambda: _is_well(pair))
-    now = await _values(pair, id_)
-    assert now in (OLD, None if kind == "delete" else NEW)
-    again = await pair.write(pair.second, pair.put(id_))
-    assert (await pair.now(id_)).versions == again.versions
+    await pair.proxies[system].release()
+    await eventually(lambda: _is_connected(pair))
+    current = await _values(pair, id_)
+    assert current in (OLD, None if kind == "delete" else NEW)
+    replaced = await pair.write(pair.second, pair.put(id_))
+    assert (await pair.current(id_)).versions == replaced.versions
 
 
 async def _values(pair: Pair, id_: str) -> Any:
     try:
-        now = await pair.now(id_)
+        current = await pair.current(id_)
     except NotFound:
         return None
-    assert not now.partial
-    return now.values
+    assert not current.partial
+    return current.values
 
 
 async def _are_open(replica: Service) -> bool:
     return all(replica.mediator.systems.find(name) for name in SYSTEMS)
 
 
-async def _is_well(pair: Pair) -> bool:
-    """Whether the first replica reaches all systems again."""
+async def _is_connected(pair: Pair) -> bool:
+    """Return whether the first replica reaches all systems again."""
     try:
         await pair.first.create(pair.database, "split", unique(), **OLD)
     except Unavailable:
@@ -236,27 +234,27 @@ async def http_of(pair: Pair) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@pytest.mark.parametrize("reached", SYSTEMS)
+@pytest.mark.parametrize("system", SYSTEMS)
 async def test_a_reader_gets_a_partial_object_or_waits_for_the_rest(
-    pair: Pair, reached: str
+    pair: Pair, system: str
 ) -> None:
     id_ = await pair.create()
-    await leave_behind(pair, pair.put(id_), reached)
-    behind = {"postgres": "main", "redis": "p", "mongo": "mv"}
-    del behind[reached]
+    await abandon_write(pair, pair.put(id_), system)
+    missing_groups = {"postgres": "main", "redis": "p", "mongo": "mv"}
+    del missing_groups[system]
     async with http_of(pair) as http:
-        for address in (f"split/{id_}", "split?limit=1000&allow_scan=true", f"split?ids={id_}"):
-            partial = await http.get(address)
-            assert partial.status_code == 200
-            missing = set(partial.headers["portolan-partial"].split(", "))
-            assert missing == set(behind.values())
-            assert partial.headers["cache-control"] == "no-store"
+        for path in (f"split/{id_}", "split?limit=1000&allow_scan=true", f"split?ids={id_}"):
+            response = await http.get(path)
+            assert response.status_code == 200
+            partial_groups = set(response.headers["portolan-partial"].split(", "))
+            assert partial_groups == set(missing_groups.values())
+            assert response.headers["cache-control"] == "no-store"
         tag = (await http.get(f"split/{id_}")).headers["etag"]
-        again = await http.get(f"split/{id_}", headers={"if-none-match": tag})
-        assert again.status_code == 200
+        response = await http.get(f"split/{id_}", headers={"if-none-match": tag})
+        assert response.status_code == 200
         prefer = {"prefer": "consistency=strong"}
-        whole = await http.get(f"split/{id_}", headers=prefer)
-        assert "portolan-partial" not in whole.headers
-        assert whole.json() == {"id": id_, **NEW}
+        strong = await http.get(f"split/{id_}", headers=prefer)
+        assert "portolan-partial" not in strong.headers
+        assert strong.json() == {"id": id_, **NEW}
         assert "portolan-partial" not in (await http.get(f"split/{id_}")).headers
     await expire(pair.second)

@@ -1,4 +1,4 @@
-"""Writes that reach their server long after their clients have given them up, and lost replies."""
+"""Writes that reach the server long after their clients gave up, and lost replies."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ IDS = ("x", "y", "z")
 
 @dataclass
 class Harness:
-    """A store, and another one that reaches the same server through a proxy."""
+    """A store, and a second one that connects to the same server through a proxy."""
 
     store: Store
-    far: Store
+    proxied_store: Store
     proxy: Holding
     fragment: Fragment
 
@@ -57,16 +57,18 @@ class Harness:
 
 
 @asynccontextmanager
-async def reached(
+async def harness_on(
     config: SystemConfig, deadline_s: float, pool_size: int
 ) -> AsyncIterator[Harness]:
     fragment = Fragment(config.name, "late", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
-    async with proxied(config) as (proxy, through), opened(config) as store:
-        far = STORES[config.kind](replace(through, deadline_s=deadline_s, pool_size=pool_size))
-        await open_soon(far)
+    async with proxied(config) as (proxy, proxied_config), opened(config) as store:
+        proxied_store = STORES[config.kind](
+            replace(proxied_config, deadline_s=deadline_s, pool_size=pool_size)
+        )
+        await open_soon(proxied_store)
         await store.prepare(fragment)
-        yield Harness(store, far, proxy, fragment)
-        await far.close()
+        yield Harness(store, proxied_store, proxy, fragment)
+        await proxied_store.close()
         await store.drop(fragment)
 
 
@@ -77,58 +79,60 @@ def config(request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
 
 @pytest.fixture
 async def hasty(config: SystemConfig) -> AsyncIterator[Harness]:
-    """The other store soon gives up."""
-    async with reached(config, deadline_s=2.0, pool_size=1) as harness:
+    """A harness whose proxied store has a short deadline."""
+    async with harness_on(config, deadline_s=2.0, pool_size=1) as harness:
         yield harness
 
 
 async def _is_prepared(harness: Harness, kind: WriteKind, n: int | None, token: str) -> bool:
-    """Do the same before, so that what is held back is the execution alone."""
+    """Prepare the same statements first, so that only their execution is held back."""
     try:
-        await harness.far.write([harness.write(WriteKind.REPLACE, "warm", 0)], token)
-        await harness.far.write([harness.write(kind, "warm", None if n is None else 1)], token)
+        await harness.proxied_store.write([harness.write(WriteKind.REPLACE, "warm", 0)], token)
+        await harness.proxied_store.write(
+            [harness.write(kind, "warm", None if n is None else 1)], token
+        )
     except (StoreTimeout, StoreUnavailable):
-        return False  # its deadline is short, and the machine may be busy
+        return False  # its deadline is short, and the machine can be busy
     return True
 
 
-async def _get_stuck(
+async def _block_write(
     harness: Harness, kind: WriteKind, id_: str, n: int | None, token: str
 ) -> None:
-    """Send a write that does not arrive, until its writer gives up."""
+    """Send a write that the proxy holds, until the writer gives up."""
     await eventually(partial(_is_prepared, harness, kind, n, token))
     harness.proxy.hold()
     with pytest.raises((StoreTimeout, StoreUnavailable)):
-        await harness.far.write([harness.write(kind, id_, n)], token)
+        await harness.proxied_store.write([harness.write(kind, id_, n)], token)
     assert harness.proxy.holds
 
 
 @pytest.mark.parametrize("kind", [WriteKind.REPLACE, WriteKind.UPDATE, WriteKind.DELETE])
-async def test_a_late_write_finds_the_fence(hasty: Harness, kind: WriteKind) -> None:
+async def test_a_late_write_is_fenced(hasty: Harness, kind: WriteKind) -> None:
     n = None if kind is WriteKind.DELETE else 2
     await hasty.store.write([hasty.write(WriteKind.CREATE, "x", 1)])
-    await _get_stuck(hasty, kind, "x", n, "lost")
-    [before] = await hasty.store.read([Read(hasty.fragment, "x")])
+    await _block_write(hasty, kind, "x", n, "lost")
+    [record] = await hasty.store.read([Read(hasty.fragment, "x")])
     versions = await hasty.store.fence(hasty.fragment, "x", "lost")
-    assert before is not None
-    assert versions == before.versions
+    assert record is not None
+    assert versions == record.versions
     await hasty.proxy.release()
     assert await hasty.n("x") == 1
 
 
-async def test_a_late_creation_finds_the_fence(hasty: Harness) -> None:
-    await _get_stuck(hasty, WriteKind.REPLACE, "x", 2, "lost")
+async def test_a_late_creation_is_fenced(hasty: Harness) -> None:
+    await _block_write(hasty, WriteKind.REPLACE, "x", 2, "lost")
     assert await hasty.store.fence(hasty.fragment, "x", "lost") == {}
     await hasty.proxy.release()
     assert await hasty.n("x") is None
-    [created] = await hasty.store.write([hasty.write(WriteKind.CREATE, "x", 3)])
-    assert created.status is Status.APPLIED
+    [result] = await hasty.store.write([hasty.write(WriteKind.CREATE, "x", 3)])
+    assert result.status is Status.APPLIED
     assert await hasty.n("x") == 3
 
 
 async def test_a_late_write_without_a_fence_takes_effect(hasty: Harness) -> None:
     await hasty.store.write([hasty.write(WriteKind.CREATE, "x", 1)])
-    await _get_stuck(hasty, WriteKind.UPDATE, "x", 2, "lost")
+    await _block_write(hasty, WriteKind.UPDATE, "x", 2, "lost")
     assert await hasty.n("x") == 1
     await hasty.proxy.release()
     assert await hasty.n("x") == 2
@@ -138,18 +142,18 @@ async def test_a_late_write_without_a_fence_takes_effect(hasty: Harness) -> None
 async def test_writes_whose_reply_is_lost_may_have_taken_effect(
     config: SystemConfig, ids: tuple[str, ...]
 ) -> None:
-    async with reached(config, deadline_s=10.0, pool_size=3) as harness:
+    async with harness_on(config, deadline_s=10.0, pool_size=3) as harness:
 
         async def set_to_zero() -> None:
             await harness.store.write([harness.write(WriteKind.REPLACE, id_, 0) for id_ in ids])
 
         async def increment_all() -> None:
-            await harness.far.write([harness.increment(id_) for id_ in ids])
+            await harness.proxied_store.write([harness.increment(id_) for id_ in ids])
 
         async def has_taken_effect() -> bool:
-            """Lose a reply; it may be that of a heartbeat."""
+            """Lose a reply, possibly that of a heartbeat."""
             with suppress(StoreTimeout, StoreUnavailable):
-                # Once there are connections and statements, the next reply is of the write.
+                # With open connections and prepared statements, the next reply is the write's.
                 await increment_all()
             await set_to_zero()
             harness.proxy.loses = True
@@ -158,8 +162,8 @@ async def test_writes_whose_reply_is_lost_may_have_taken_effect(
             except StoreTimeout:
                 return 1 in [await harness.n(id_) for id_ in ids]
             except StoreUnavailable:
-                done = 1 in [await harness.n(id_) for id_ in ids]
-                assert not done, "clients would send it again"
+                has_applied = 1 in [await harness.n(id_) for id_ in ids]
+                assert not has_applied, "clients would retry"
             return False
 
         await set_to_zero()

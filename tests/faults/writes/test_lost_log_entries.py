@@ -1,6 +1,6 @@
-"""SIGKILL of the catalogue's server when coordinators of blind puts have died: nothing is torn.
+"""SIGKILL of the catalogue's server after coordinators of blind puts were killed: nothing is torn.
 
-What the log does not write to the disk at once is gone then, with the coordinators that knew of it.
+Log entries not yet on the disk are lost, together with the coordinators that knew them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ STEPS = 8
 """A blind put over three systems takes seven."""
 
 ROUNDS = 10
-"""Other statements make the server write everything to the disk, so not each kill loses entries."""
+"""Other statements make the server flush its log, so not every kill loses entries."""
 
 
 class CatalogueServer:
-    """A server of PostgreSQL that writes late what does not have to be on the disk."""
+    """A PostgreSQL server that delays asynchronous writes of its log."""
 
     def __init__(self, directory: Path) -> None:
         self._processes = Stores(directory)
@@ -42,7 +42,7 @@ class CatalogueServer:
     def start(self) -> str:
         return self._server.start().url
 
-    async def write_late(self, url: str) -> None:
+    async def delay_wal(self, url: str) -> None:
         connection = await asyncpg.connect(url)
         try:
             await connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
@@ -51,7 +51,7 @@ class CatalogueServer:
             await connection.close()
 
     def crash(self) -> None:
-        """Kill it and all that it runs, and start it again."""
+        """Kill all processes of the server and restart it."""
         self._processes.kill("postgres")
         self._server.start()
 
@@ -62,11 +62,11 @@ class CatalogueServer:
 @pytest.fixture
 def server() -> Iterator[CatalogueServer]:
     directory = Path(tempfile.mkdtemp(prefix="portolan-catalogue-"))
-    own = CatalogueServer(directory)
+    catalogue_server = CatalogueServer(directory)
     try:
-        yield own
+        yield catalogue_server
     finally:
-        own.end()
+        catalogue_server.end()
         shutil.rmtree(directory)
 
 
@@ -78,7 +78,7 @@ async def replica(
     mongodb_config: SystemConfig,
 ) -> AsyncIterator[Service]:
     url = server.start()
-    await server.write_late(url)
+    await server.delay_wal(url)
     async with (
         scratch_systems(redis_config, postgresql_config, mongodb_config) as systems,
         service(systems, url) as running,
@@ -87,7 +87,7 @@ async def replica(
         yield running
 
 
-async def _answers(replica: Service) -> bool:
+async def _is_up(replica: Service) -> bool:
     try:
         await open_writes(replica)
     except Unavailable:
@@ -99,27 +99,27 @@ async def test_no_put_is_torn_whatever_the_catalogue_loses(
     server: CatalogueServer, replica: Service
 ) -> None:
     database = await replica.put_schema({"split": SPLIT})
-    lost = 0
+    lost_count = 0
     for _ in range(ROUNDS):
         puts = [Put(database, "split", unique(), unique(), values=NEW) for _ in range(2 * STEPS)]
         for put in puts:
             await replica.create(database, "split", put.id, **OLD)
-        with pytest.MonkeyPatch.context() as patched:
-            make_crashable(replica.mediator, patched)
+        with pytest.MonkeyPatch.context() as patch:
+            make_crashable(replica.mediator, patch)
             acknowledged = [
-                await attempt(replica, put, CrashPoint(at // 2, bool(at % 2)))
-                for at, put in enumerate(puts)
+                await attempt(replica, put, CrashPoint(index // 2, bool(index % 2)))
+                for index, put in enumerate(puts)
             ]
-        known = len(await open_writes(replica))
+        open_count = len(await open_writes(replica))
         server.crash()
-        await eventually(lambda: _answers(replica))
-        lost += known - len(await open_writes(replica))
+        await eventually(lambda: _is_up(replica))
+        lost_count += open_count - len(await open_writes(replica))
         for put, is_acknowledged in zip(puts, acknowledged, strict=True):
             await meet(replica, put)
-            found = await replica.get(database, "split", put.id)
-            assert not found.partial
-            assert found.values == NEW or (found.values == OLD and not is_acknowledged)
+            outcome = await replica.get(database, "split", put.id)
+            assert not outcome.partial
+            assert outcome.values == NEW or (outcome.values == OLD and not is_acknowledged)
         await expire(replica)
-        if lost:
+        if lost_count:
             break
-    assert lost
+    assert lost_count

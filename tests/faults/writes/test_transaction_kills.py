@@ -22,13 +22,13 @@ from tests.process.transactions.histories import CLASSES, Attempt, History
 from tests.process.transactions.serializability import cycle_in
 
 KILLS = {
-    "half marked": ("lock", True),
-    "marked": ("record_states", False),
+    "some intents set": ("lock", True),
+    "intents set": ("record_states", False),
     "validated": ("commit", False),
     "committed": ("commit", True),
     "half applied": ("write", True),
     "applied": ("finish", False),
-    "cleared": ("finish", True),
+    "intents removed": ("finish", True),
 }
 WORKERS, OPERATIONS = 3, 8
 
@@ -47,7 +47,7 @@ async def bank(
 
 
 class Replica:
-    """A replica in a process of its own, and the transactions that it has reported."""
+    """A replica in a separate process, and the transactions that it reported."""
 
     def __init__(self, process: BaseProcess, reports: Connection) -> None:
         self._process = process
@@ -67,14 +67,14 @@ class Replica:
             name,
             after,
         )
-        reports, theirs = FORKS.Pipe(duplex=False)
-        process = FORKS.Process(target=run, args=(setup, theirs), daemon=True)
+        reports, child_end = FORKS.Pipe(duplex=False)
+        process = FORKS.Process(target=run, args=(setup, child_end), daemon=True)
         process.start()
-        theirs.close()
+        child_end.close()
         return cls(process, reports)
 
     async def end(self, threads: ThreadPoolExecutor) -> None:
-        """Take its reports until it is killed."""
+        """Collect its reports until it is killed."""
         loop = asyncio.get_running_loop()
         with suppress(EOFError):
             while True:

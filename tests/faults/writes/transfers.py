@@ -1,4 +1,4 @@
-"""Clients that move coins between accounts on three systems, in transactions, and add them up."""
+"""Clients that transfer coins between accounts on three systems in transactions, and audit them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.process.service import field_on
 
 __all__ = ["ACCOUNTS", "BANKS", "Auditor", "Ledger", "Teller"]
 
-OPENING = 100
-NUMBER = 24
+OPENING_BALANCE = 100
+ACCOUNT_COUNT = 24
 
 # The MongoDB stand-in has no exact integers.
 _BANKS: dict[str, dict[str, Any]] = {
@@ -29,15 +29,15 @@ BANKS = {prefix + name: fields for prefix in ("", BATCHED) for name, fields in _
 FAMILIES = [
     [f"{prefix}{bank}/a{n}" for bank in _BANKS]
     for prefix in ("", BATCHED)
-    for n in range(NUMBER // len(BANKS))
+    for n in range(ACCOUNT_COUNT // len(BANKS))
 ]
-"""One account of each bank: coins move within a family, so an audit need not read them all."""
+"""Groups of one account per bank: transfers stay within a group, so an audit reads one group."""
 ACCOUNTS = [account for family in FAMILIES for account in family]
 
 
 @dataclass
 class Ledger:
-    """Transfers that were acknowledged and refused, and audits that were not aborted."""
+    """Acknowledged and refused transfers, and the number of committed audits."""
 
     transfers: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
@@ -46,28 +46,28 @@ class Ledger:
     def __str__(self) -> str:
         return f"{len(self.transfers)} transfers, {self.audits} audits"
 
-    async def begin(self, client: RequestClient) -> None:
+    async def open_accounts(self, client: RequestClient) -> None:
         """Open the accounts."""
         for account in ACCOUNTS:
-            opened = await client.request("PUT", account, {"balance": OPENING})
-            assert opened is not None
-            assert opened.status == 201, opened
+            response = await client.request("PUT", account, {"balance": OPENING_BALANCE})
+            assert response is not None
+            assert response.status == 201, response
 
     async def check(self, client: RequestClient) -> None:
         """Compare all balances with the recorded transfers."""
-        listing = await client.request("GET", "transfers/export")
-        assert listing is not None
-        transfers = {each["id"]: each for each in listing.lines()}
+        export = await client.request("GET", "transfers/export")
+        assert export is not None
+        transfers = {transfer["id"]: transfer for transfer in export.lines()}
         assert self.transfers <= transfers.keys(), "an acknowledged transfer is lost"
-        assert not self.refused & transfers.keys(), "a refused transfer is there"
-        expected = Counter(dict.fromkeys(ACCOUNTS, OPENING))
+        assert not self.refused & transfers.keys(), "a refused transfer exists"
+        expected = Counter(dict.fromkeys(ACCOUNTS, OPENING_BALANCE))
         for transfer in transfers.values():
             expected[transfer["from"]] -= 1
             expected[transfer["to"]] += 1
         for account in ACCOUNTS:
-            found = await client.request("GET", account)
-            assert found is not None
-            assert found.json()["balance"] == expected[account], account
+            response = await client.request("GET", account)
+            assert response is not None
+            assert response.json()["balance"] == expected[account], account
 
 
 @dataclass
@@ -78,7 +78,7 @@ class _Clerk(ABC):
     number: int
 
     async def run(self) -> None:
-        """Work with one family after the other, until the load is done."""
+        """Process one family after the other until the load is done."""
         with closing(RequestClient(self.load, self.number)) as client:
             while not self.load.is_done:
                 await self._work(client, self.rng.choice(FAMILIES))
@@ -88,57 +88,64 @@ class _Clerk(ABC):
 
 
 class Teller(_Clerk):
-    """Moves coins."""
+    """Transfers coins."""
 
     async def _work(self, client: RequestClient, family: list[str]) -> None:
-        one, other = self.rng.sample(family, 2)
+        source, target = self.rng.sample(family, 2)
         name = f"t{next(self.load.numbers)}"
-        found = await _read_all(client, [one, other])
-        if not found:
+        responses = await _read_all(client, [source, target])
+        if not responses:
             return
         body = {
-            "reads": [_seen(*each) for each in found.items()],
+            "reads": [_read_entry(*item) for item in responses.items()],
             "operations": [
-                _patch(one, found[one].json()["balance"] - 1),
-                _patch(other, found[other].json()["balance"] + 1),
-                {"op": "put", "class": "transfers", "id": name, "body": {"from": one, "to": other}},
+                _patch(source, responses[source].json()["balance"] - 1),
+                _patch(target, responses[target].json()["balance"] + 1),
+                {
+                    "op": "put",
+                    "class": "transfers",
+                    "id": name,
+                    "body": {"from": source, "to": target},
+                },
             ],
         }
-        answer = await client.request("POST", "transactions", body)
-        if answer is None or answer.status == 503:
+        response = await client.request("POST", "transactions", body)
+        if response is None or response.status == 503:
             self.load.count("unknown")
-        elif answer.status == 200:
+        elif response.status == 200:
             self.load.count("acknowledged")
             self.ledger.transfers.add(name)
         else:
-            assert answer.status == 409, answer
+            assert response.status == 409, response
             self.load.count("refused")
             self.ledger.refused.add(name)
 
 
 class Auditor(_Clerk):
-    """Adds up families: if the reads stand together, no coin is missing."""
+    """Adds up families: if the reads commit, no coin is missing."""
 
     async def _work(self, client: RequestClient, family: list[str]) -> None:
-        found = await _read_all(client, family)
-        body = {"reads": [_seen(*each) for each in found.items()]}
-        answer = await client.request("POST", "transactions", body) if found else None
-        if answer is not None and answer.status == 200:
+        responses = await _read_all(client, family)
+        body = {"reads": [_read_entry(*item) for item in responses.items()]}
+        response = await client.request("POST", "transactions", body) if responses else None
+        if response is not None and response.status == 200:
             self.ledger.audits += 1
-            balances = [each.json()["balance"] for each in found.values()]
-            assert sum(balances) == len(family) * OPENING, (family, balances)
+            balances = [response.json()["balance"] for response in responses.values()]
+            assert sum(balances) == len(family) * OPENING_BALANCE, (family, balances)
 
 
 async def _read_all(client: RequestClient, accounts: list[str]) -> dict[str, Answer]:
-    """Read accounts; nothing unless all of them answer."""
-    answers = [await client.request("GET", account) for account in accounts]
-    found = [answer for answer in answers if answer is not None and answer.status == 200]
-    return dict(zip(accounts, found, strict=True)) if len(found) == len(accounts) else {}
+    """Read accounts; empty unless all responses succeed."""
+    responses = [await client.request("GET", account) for account in accounts]
+    complete = [
+        response for response in responses if response is not None and response.status == 200
+    ]
+    return dict(zip(accounts, complete, strict=True)) if len(complete) == len(accounts) else {}
 
 
-def _seen(path: str, answer: Answer) -> dict[str, Any]:
+def _read_entry(path: str, response: Answer) -> dict[str, Any]:
     class_name, id_ = path.split("/")
-    return {"class": class_name, "id": id_, "etag": answer.headers["etag"]}
+    return {"class": class_name, "id": id_, "etag": response.headers["etag"]}
 
 
 def _patch(path: str, balance: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`portolan worker` in a process of its own, to be killed."""
+"""`portolan worker` in a separate process, to be killed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["WorkerProcess"]
 
 
 class WorkerProcess:
-    """A worker with settings of its own.
+    """A worker process.
 
     Args:
-        environment: The settings.
-        arguments: What follows `worker` on the command line.
+        environment: Its settings.
+        arguments: Command-line arguments of `worker`.
     """
 
     def __init__(self, environment: Mapping[str, str], arguments: Iterable[str] = ()) -> None:
@@ -29,12 +29,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         assert self._process is not None
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it, and return once it waits for runs."""
+        """Start it; return once it waits for runs."""
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from app.cli import main; main()", "worker", *self._arguments),
             stdout=asyncio.subprocess.PIPE,
@@ -46,7 +46,7 @@ class WorkerProcess:
         assert b"waiting for runs" in line, line
 
     def kill_spark(self) -> None:
-        """Kill the JVM under it, as a kernel does that runs out of memory."""
+        """Kill its JVM, as the kernel does when memory runs out."""
         (jvm,) = [c for c in psutil.Process(self.pid).children() if c.name() == "java"]
         jvm.kill()
 
@@ -55,7 +55,7 @@ class WorkerProcess:
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> int:
-        """End it as an operator would; return its status."""
+        """Stop it as an operator would; return its exit status."""
         return await self._end(signal.SIGTERM)
 
     async def _end(self, number: signal.Signals) -> int:

@@ -1,4 +1,4 @@
-"""Operations of clients on objects, and what their answers prove."""
+"""Writes of clients, and the recording of their outcomes in histories."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.process.service import field_on
 __all__ = [
     "BATCHED",
     "CLASSES",
-    "TOGETHER",
+    "JOINT_FIELDS",
     "TWO",
     "UPDATE",
     "Outcome",
     "Write",
     "is_uncertain",
-    "look",
+    "record_response",
     "result_of",
 ]
 
@@ -29,7 +29,7 @@ UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 LOCKED = "/problems/locked"
 UNCERTAIN = {"/problems/unavailable", "/problems/outcome-unknown"}
 METHODS = {"update": "PATCH", "put": "PUT", "delete": "DELETE"}
-WELL = (200, 201, 204)
+SUCCESS = (200, 201, 204)
 
 Outcome: TypeAlias = Literal["acknowledged", "refused", "unknown"]
 Kind: TypeAlias = Literal["update", "put", "delete"]
@@ -50,14 +50,16 @@ _CLASSES: dict[str, dict[str, Any]] = {
         "extra": {**REDIS, "group": "extra"},
     },
 }
-"""Fields of each class; but for `extra` they are added to together."""
+"""Fields of each class; all but `extra` are incremented together."""
 BATCHED = "batched_"
-"""Prefix of classes whose operations share store calls; each has one like it that does not."""
+"""Prefix of classes whose operations share store calls; each has a counterpart without."""
 CLASSES = {prefix + name: fields for prefix in ("", BATCHED) for name, fields in _CLASSES.items()}
-TOGETHER = {
+JOINT_FIELDS = {
     name: [field for field in fields if field != "extra"] for name, fields in CLASSES.items()
 }
-ADDED = {name: {field: {"inc": 1} for field in fields} for name, fields in TOGETHER.items()}
+INCREMENTS = {
+    name: {field: {"inc": 1} for field in fields} for name, fields in JOINT_FIELDS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class Write:
     """A write that is about to be sent.
 
     Attributes:
-        kind: What it does; an update adds one to fields.
-        history: That of its object.
-        attempt: What was known of the object.
-        body: What is sent.
-        epoch: That of a put.
-        onto: What the object must be at.
+        kind: The operation; an update increments fields.
+        history: The history of its object.
+        attempt: The known state of the object.
+        body: The body of the request.
+        epoch: The epoch of a put.
+        base_versions: The versions in its If-Match.
     """
 
     kind: Kind
@@ -78,7 +80,7 @@ class Write:
     attempt: Attempt
     body: Any = None
     epoch: int = 0
-    onto: Versions | None = None
+    base_versions: Versions | None = None
 
     @classmethod
     def put(cls, history: History, epoch: int) -> Write:
@@ -93,95 +95,95 @@ class Write:
 
     @classmethod
     def update(cls, history: History) -> Write:
-        """Add to all fields that are added to together."""
-        history.added += 1
-        return cls("update", history, history.attempt(), ADDED[history.class_name])
+        """Increment the joint fields."""
+        history.additions += 1
+        return cls("update", history, history.attempt(), INCREMENTS[history.class_name])
 
     @classmethod
-    def alone(cls, history: History) -> Write:
-        """Add to the field that is added to alone."""
+    def update_extra(cls, history: History) -> Write:
+        """Increment only `extra`."""
         return cls("update", history, history.attempt(), {"extra": {"inc": 1}})
 
     @classmethod
-    def follow(cls, history: History, values: Mapping[str, float], tag: str) -> Write:
-        """Write what was read, and one more, on condition that it has not changed."""
-        history.added += 1
+    def update_if_match(cls, history: History, values: Mapping[str, float], tag: str) -> Write:
+        """Write the values that were read plus one, with If-Match."""
+        history.additions += 1
         body = {name: value + 1 for name, value in values.items() if name != "id"}
-        return cls("update", history, history.attempt(), body, onto=_versions(tag))
+        return cls("update", history, history.attempt(), body, base_versions=_versions(tag))
 
     @property
     def method(self) -> str:
-        """Of its request."""
+        """The method of its request."""
         return METHODS[self.kind]
 
     @property
     def operation(self) -> dict[str, Any]:
-        """It as an operation of a batch."""
+        """The write as an operation of a batch."""
         class_name, _, id_ = self.history.name.partition("/")
         body = {} if self.body is None else {"body": self.body}
         return {"op": self.kind, "class": class_name, "id": id_, **body}
 
     def note(self, result: Mapping[str, Any] | None) -> Outcome:
-        """Record the outcome, which is unknown without a result."""
+        """Record the outcome; None: unknown."""
         if result is None or is_uncertain(result):
             return "unknown"
-        if result["status"] in WELL:
-            self._acknowledged(result)
+        if result["status"] in SUCCESS:
+            self._record_acknowledged(result)
             return "acknowledged"
-        self._refused(result)
+        self._record_refused(result)
         return "refused"
 
-    def _acknowledged(self, result: Mapping[str, Any]) -> None:
+    def _record_acknowledged(self, result: Mapping[str, Any]) -> None:
         versions = _position(result["position"])
         if self.kind == "delete":
-            return self.history.deleted(self.attempt, versions)
+            return self.history.record_deletion(self.attempt, versions)
         values = {name: value for name, value in result["body"].items() if name != "id"}
         confirmed = {name: value for name, value in values.items() if GROUPS[name] in versions}
         self.history.incomplete += confirmed != values
-        return self.history.wrote(self.attempt, versions, confirmed, self.onto)
+        return self.history.record_write(self.attempt, versions, confirmed, self.base_versions)
 
-    def _refused(self, result: Mapping[str, Any]) -> None:
+    def _record_refused(self, result: Mapping[str, Any]) -> None:
         is_absent = result["status"] == 404 and self.kind != "put"
         assert is_absent or result["status"] == 412 or result["problem"]["type"] == LOCKED, result
         if is_absent:
-            self.history.absent(self.attempt)
+            self.history.record_absence(self.attempt)
         if self.kind == "delete":
-            self.history.delete_refused(self.attempt)
+            self.history.record_refused_deletion(self.attempt)
         elif self.kind == "put":
-            self.history.put_refused(self.epoch)
+            self.history.record_refused_put(self.epoch)
         elif "extra" not in self.body:
-            self.history.added -= 1
+            self.history.additions -= 1
 
 
-def look(
-    history: History, attempt: Attempt, answer: Answer | None
-) -> Literal["whole", "part", "no"]:
-    """Record what a read has shown: a whole object, a partial one, or nothing."""
-    if answer is None or answer.status == 503:
-        return "no"
-    if answer.status == 404:
-        history.absent(attempt)
-        return "no"
-    assert answer.status == 200, answer
-    partial = "portolan-partial" in answer.headers
-    values = {name: value for name, value in answer.json().items() if name != "id"}
-    history.record_read(attempt, _versions(answer.headers["etag"]), values, partial=partial)
-    return "part" if partial else "whole"
+def record_response(
+    history: History, attempt: Attempt, response: Answer | None
+) -> Literal["whole", "partial", "none"]:
+    """Record the response to a read: a whole object, a partial one, or none."""
+    if response is None or response.status == 503:
+        return "none"
+    if response.status == 404:
+        history.record_absence(attempt)
+        return "none"
+    assert response.status == 200, response
+    partial = "portolan-partial" in response.headers
+    values = {name: value for name, value in response.json().items() if name != "id"}
+    history.record_read(attempt, _versions(response.headers["etag"]), values, partial=partial)
+    return "partial" if partial else "whole"
 
 
-def result_of(answer: Answer | None) -> dict[str, Any] | None:
-    """Return an answer as a result of a batch."""
-    if answer is None:
+def result_of(response: Answer | None) -> dict[str, Any] | None:
+    """Return a response in the form of a batch result."""
+    if response is None:
         return None
-    result: dict[str, Any] = {"status": answer.status}
-    if answer.status not in WELL:
-        return {**result, "problem": answer.problem()}
-    body = answer.json() if answer.body else {}
-    return {**result, "position": answer.headers.get("portolan-position"), "body": body}
+    result: dict[str, Any] = {"status": response.status}
+    if response.status not in SUCCESS:
+        return {**result, "problem": response.problem()}
+    body = response.json() if response.body else {}
+    return {**result, "position": response.headers.get("portolan-position"), "body": body}
 
 
 def is_uncertain(result: Mapping[str, Any]) -> bool:
-    """Whether it may have taken effect."""
+    """Return whether the write may have taken effect."""
     return result["status"] == 503 and result["problem"]["type"] in UNCERTAIN
 
 

@@ -1,4 +1,4 @@
-"""The profiles on every placement that is asked for, loaded once for all modules of this folder."""
+"""Profiles on each requested placement, loaded once for all modules of this folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.process.service import Service, field_on
 
 @pytest.fixture(autouse=True)
 def unhurried(mediator: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries may take their time: on a busy machine a scan takes longer than it should."""
+    """Raise the time limit of queries: scans are slow on a busy machine."""
     monkeypatch.setattr(mediator.mediator.data, "limits", Limits(seconds=120.0))
 
 
@@ -29,32 +29,32 @@ def data() -> Profiles:
 async def loaded(
     mediator: Service, data: Profiles
 ) -> AsyncIterator[Callable[[tuple[str, ...]], Any]]:
-    """Loads the profiles on a placement, once for each that is requested."""
-    known: dict[tuple[str, ...], QueryClient] = {}
+    """Load the profiles once on each requested placement."""
+    clients: dict[tuple[str, ...], QueryClient] = {}
     async with AsyncExitStack() as stack:
 
         async def load(systems: tuple[str, ...]) -> QueryClient:
-            if systems not in known:
-                own = mediator.mediator
+            if systems not in clients:
+                plane = mediator.mediator
                 database = await mediator.put_schema(placed(CLASSES, systems, field_on))
-                known[systems] = await stack.enter_async_context(query_client(mediator, database))
+                clients[systems] = await stack.enter_async_context(query_client(mediator, database))
                 for name, fields in CLASSES.items():
-                    used = min(len(systems), len(fields))
-                    assert len(mediator.systems_of(database, name)) == used
+                    system_count = min(len(systems), len(fields))
+                    assert len(mediator.systems_of(database, name)) == system_count
                     objects = data.objects[name]
-                    await fill(own.data.model, own.calls, database, name, objects)
-            return known[systems]
+                    await fill(plane.data.model, plane.calls, database, name, objects)
+            return clients[systems]
 
         yield load
 
 
 @pytest.fixture
 async def profiles(loaded: Callable[[tuple[str, ...]], Any], request: Any) -> QueryClient:
-    found: QueryClient = await loaded(request.param)
-    return found
+    client: QueryClient = await loaded(request.param)
+    return client
 
 
 @pytest.fixture
 async def split(loaded: Callable[[tuple[str, ...]], Any]) -> QueryClient:
-    found: QueryClient = await loaded(PLACEMENTS[-1])
-    return found
+    client: QueryClient = await loaded(PLACEMENTS[-1])
+    return client

@@ -33,12 +33,12 @@ PLACEMENTS: tuple[tuple[str, ...], ...] = (
     ("mongo", "postgres"),
     ("postgres", "mongo", "redis"),
 )
-"""The systems that fields are distributed over round robin; the first one holds the main group."""
+"""Systems over which fields are distributed round robin; the first one holds the main group."""
 
 _NDJSON = {"content-type": "application/x-ndjson"}
-_MOST_PAGES = 1_000
-_AT_ONCE = 1_000
-_TRIES = 20
+_MAX_PAGES = 1_000
+_BATCH = 1_000
+_MAX_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -49,30 +49,30 @@ class QueryClient:
     database: str
 
     async def load(self, class_name: str, objects: Mapping[str, Any]) -> None:
-        """Put objects, given by id."""
+        """Put objects by id."""
         body = b"".join(
             orjson.dumps({"id": id_, **values}, option=orjson.OPT_APPEND_NEWLINE)
             for id_, values in objects.items()
         )
-        answer = await self.client.post(f"{class_name}/import", content=body, headers=_NDJSON)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["imported"] == len(objects), answer.text
+        response = await self.client.post(f"{class_name}/import", content=body, headers=_NDJSON)
+        assert response.status_code == 200, response.text
+        assert response.json()["imported"] == len(objects), response.text
 
     async def send(self, class_name: str, query: Any) -> httpx.Response:
-        """Send a query in a body."""
+        """Send a query in the body of a request."""
         return await self.client.post(f"{class_name}/query", json=query)
 
     async def query(self, class_name: str, query: Any) -> Any:
-        """Return the answer to a query."""
-        answer = await self.send(class_name, query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        """Return the JSON response to a query."""
+        response = await self.send(class_name, query)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     async def all(self, class_name: str, query: Mapping[str, Any]) -> list[Any]:
         """Return the items of all pages of a query."""
         items: list[Any] = []
         after: dict[str, Any] = {}
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self.query(class_name, {**query, **after})
             items += page["items"]
             if page["next"] is None:
@@ -102,35 +102,35 @@ async def fill(
     class_name: str,
     objects: Mapping[str, Values],
 ) -> None:
-    """Create objects as writes over several systems do, but without an intent in each record."""
+    """Create objects as writes over several systems do, but without write intents."""
     route = model.databases[database].classes[class_name]
     rows = list(objects.items())
-    for start in range(0, len(rows), _AT_ONCE):
+    for start in range(0, len(rows), _BATCH):
         steps = [
             plan_write(route, Create(database, class_name, id_, unique(), values=values), {})
-            for id_, values in rows[start : start + _AT_ONCE]
+            for id_, values in rows[start : start + _BATCH]
         ]
-        decided = await _written(calls, [step.first for step in steps])
-        rest = [
+        results = await _write(calls, [step.first for step in steps])
+        other_writes = [
             replace(write, creation_version=result.creation_version)
-            for step, result in zip(steps, decided, strict=True)
+            for step, result in zip(steps, results, strict=True)
             for write in step.rest
         ]
-        await _written(calls, rest)
+        await _write(calls, other_writes)
 
 
-async def _written(calls: StoreCalls, writes: Sequence[Write]) -> list[WriteResult]:
-    """Write, and write again what an overloaded store did not answer in time."""
+async def _write(calls: StoreCalls, writes: Sequence[Write]) -> list[WriteResult]:
+    """Write, and retry the writes that an overloaded store did not answer in time."""
     writes = [replace(write, remember="") for write in writes]
     results: dict[int, WriteResult] = {}
-    for _ in range(_TRIES):
-        left = [number for number in range(len(writes)) if number not in results]
-        answers = await calls.write_each([writes[number] for number in left])
-        errors = [answer for answer in answers if isinstance(answer, Unavailable)]
-        for number, answer in zip(left, answers, strict=True):
-            if isinstance(answer, WriteResult):
-                assert answer.status in (Status.APPLIED, Status.REPLAYED)
-                results[number] = answer
+    for _ in range(_MAX_ATTEMPTS):
+        pending = [number for number in range(len(writes)) if number not in results]
+        outcomes = await calls.write_each([writes[number] for number in pending])
+        errors = [outcome for outcome in outcomes if isinstance(outcome, Unavailable)]
+        for number, outcome in zip(pending, outcomes, strict=True):
+            if isinstance(outcome, WriteResult):
+                assert outcome.status in (Status.APPLIED, Status.REPLAYED)
+                results[number] = outcome
         if not errors:
             return [results[number] for number in range(len(writes))]
         await asyncio.sleep(max(error.retry_after_s for error in errors))

@@ -1,4 +1,4 @@
-"""Queries of objects that are large together: pages end early, or the query is refused."""
+"""Queries whose objects are large in total: pages end early, or the query is refused."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ IDS: Final = [f"a{number:03}" for number in range(COUNT)]
 async def articles(
     mediator: Service, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[QueryClient]:
-    """Articles of 1,000 characters, of which a query may read 40, and one that refers to each."""
-    first, *others = request.param.split("+")
+    """Articles of 1,000 characters, each with a reference to the next; a query can read 40."""
+    first, *other_systems = request.param.split("+")
     fields = {
         "n": field_on(first, "integer", index=True, group="main"),
-        "text": field_on(*others or [first], group="main" if not others else "text"),
+        "text": field_on(*other_systems or [first], group="main" if not other_systems else "text"),
         "that": field_on(first, "reference", to="articles", group="main"),
     }
     database = await mediator.put_schema({"articles": {"fields": fields}})
     monkeypatch.setattr(mediator.mediator.data, "limits", LIMITS)
     async with query_client(mediator, database) as client:
-        others_ids = [*IDS[1:], IDS[0]]
+        next_ids = [*IDS[1:], IDS[0]]
         objects = {
-            id_: {"n": number, "text": TEXT, "that": that}
-            for number, (id_, that) in enumerate(zip(IDS, others_ids, strict=True))
+            id_: {"n": number, "text": TEXT, "that": next_id}
+            for number, (id_, next_id) in enumerate(zip(IDS, next_ids, strict=True))
         }
         await client.load("articles", objects)
         yield client
@@ -65,28 +65,28 @@ async def test_a_listing_of_large_objects_has_smaller_pages(articles: QueryClien
     assert len(await all_pages(articles, fields=["n"])) == 1
 
 
-async def test_an_export_of_large_objects_is_whole(articles: QueryClient) -> None:
-    answer = await articles.get("articles/export")
-    assert [orjson.loads(line)["id"] for line in answer.content.splitlines()] == IDS
+async def test_an_export_of_large_objects_is_complete(articles: QueryClient) -> None:
+    response = await articles.get("articles/export")
+    assert [orjson.loads(line)["id"] for line in response.content.splitlines()] == IDS
 
 
 async def test_joined_objects_count_as_well(articles: QueryClient, request: Any) -> None:
     body = {"limit": 50, "fields": ["n"], "join": {"as": "it", "reference": "that"}}
-    answer = await articles.send("articles", body)
-    if "[postgres]" in request.node.name:  # which answers objects and what is joined together
-        page = answer.json()
+    response = await articles.send("articles", body)
+    if "[postgres]" in request.node.name:  # one statement returns objects with joined ones
+        page = response.json()
         assert 30 <= len(page["items"]) <= 40
         assert page["next"] is not None
         return
-    problem = assert_problem(answer, 422, "too-costly")
+    problem = assert_problem(response, 422, "too-costly")
     assert problem["bytes"] == LIMITS.bytes
     assert "fewer fields" in problem["detail"]
     assert len((await articles.query("articles", {**body, "limit": 30}))["items"]) == 30
 
 
-async def test_a_write_by_conditions_goes_on_behind_large_objects(articles: QueryClient) -> None:
+async def test_a_conditional_write_continues_after_large_objects(articles: QueryClient) -> None:
     headers, patch = {"content-type": UPDATE}, b'{"n": {"inc": 1}}'
-    where = "articles?text.like=x%25&allow_scan=true"
-    answer = await articles.client.patch(where, content=patch, headers=headers)
-    summary = answer.json()
+    path = "articles?text.like=x%25&allow_scan=true"
+    response = await articles.client.patch(path, content=patch, headers=headers)
+    summary = response.json()
     assert (summary["written"], summary["failed"], summary["next"]) == (COUNT, 0, None), summary

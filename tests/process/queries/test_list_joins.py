@@ -1,4 +1,4 @@
-"""Joins that add lists, over HTTP and the real stores: of lists of references, and in reverse."""
+"""Joins that add lists, over HTTP and real stores: by lists of references, and in reverse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAKERS: Json = {"acme": {"best": ["sofa", "lamp"]}}
 
 
 def classes_on(systems: tuple[str, ...]) -> Json:
-    """Fields on the first system and on the last one."""
+    """Return classes with fields on the first and the last system."""
     first, last = systems[0], systems[-1]
     reference = field_on(first, "reference", index=True)
     products = {
@@ -64,9 +64,9 @@ async def shop(request: pytest.FixtureRequest, mediator: Service) -> AsyncIterat
 
 
 async def products(shop: QueryClient, join: Any, **query: Any) -> dict[str, Json]:
-    """Return what products show with a join, by id."""
-    answer = await shop.query("products", {"join": join, **query})
-    return {item["id"]: item for item in answer["items"]}
+    """Return products with a join, by id."""
+    page = await shop.query("products", {"join": join, **query})
+    return {item["id"]: item for item in page["items"]}
 
 
 def reviews_of(product: str, **conditions: Any) -> list[str]:
@@ -79,13 +79,13 @@ def reviews_of(product: str, **conditions: Any) -> list[str]:
     )
 
 
-async def test_a_list_of_references_joins_the_objects_that_there_are(shop: QueryClient) -> None:
+async def test_a_list_of_references_joins_existing_objects(shop: QueryClient) -> None:
     join = {"as": "like", "reference": "similar", "fields": ["name"]}
-    shown = await products(shop, join, fields=["name"])
+    items = await products(shop, join, fields=["name"])
     table, lamp = {"id": "table", "name": "Table"}, {"id": "lamp", "name": "Lamp"}
-    assert shown["lamp"] == {"id": "lamp", "name": "Lamp", "like": [table, lamp]}
-    assert shown["sofa"]["like"] == [table, table]
-    assert [shown[id_]["like"] for id_ in ("table", "rug")] == [[], []]
+    assert items["lamp"] == {"id": "lamp", "name": "Lamp", "like": [table, lamp]}
+    assert items["sofa"]["like"] == [table, table]
+    assert [items[id_]["like"] for id_ in ("table", "rug")] == [[], []]
 
 
 async def test_a_list_of_a_joined_object_is_joined(shop: QueryClient) -> None:
@@ -93,25 +93,25 @@ async def test_a_list_of_a_joined_object_is_joined(shop: QueryClient) -> None:
         {"as": "by", "reference": "maker", "fields": ["id"]},
         {"as": "bestsellers", "reference": "by.best", "fields": ["name"]},
     ]
-    shown = await products(shop, joins, fields=["id"])
+    items = await products(shop, joins, fields=["id"])
     best = [{"id": "sofa", "name": "Sofa"}, {"id": "lamp", "name": "Lamp"}]
-    assert shown["table"] == {"id": "table", "by": {"id": "acme"}, "bestsellers": best}
-    assert shown["rug"] == {"id": "rug", "by": None, "bestsellers": []}
-    assert shown["sofa"] == {"id": "sofa", "by": None, "bestsellers": []}
+    assert items["table"] == {"id": "table", "by": {"id": "acme"}, "bestsellers": best}
+    assert items["rug"] == {"id": "rug", "by": None, "bestsellers": []}
+    assert items["sofa"] == {"id": "sofa", "by": None, "bestsellers": []}
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 100])
-async def test_a_join_in_reverse_adds_the_first_that_refer_to_each(
+async def test_a_reverse_join_adds_the_first_referring_objects(
     shop: QueryClient, limit: int
 ) -> None:
     join = {"as": "reviews", "class": "reviews", "reference": "of", "limit": limit}
-    shown = await products(shop, {**join, "fields": ["id"]}, fields=["id"])
+    items = await products(shop, {**join, "fields": ["id"]}, fields=["id"])
     for id_ in PRODUCTS:
         expected = [{"id": review} for review in reviews_of(id_)[:limit]]
-        assert shown[id_] == {"id": id_, "reviews": expected}
+        assert items[id_] == {"id": id_, "reviews": expected}
 
 
-async def test_a_join_in_reverse_has_a_condition_and_an_order(shop: QueryClient) -> None:
+async def test_a_reverse_join_has_a_condition_and_an_order(shop: QueryClient) -> None:
     join = {
         "as": "worst",
         "class": "reviews",
@@ -121,29 +121,29 @@ async def test_a_join_in_reverse_has_a_condition_and_an_order(shop: QueryClient)
         "limit": 7,
         "fields": ["stars"],
     }
-    shown = await products(shop, join)
-    found = [r for r in reviews_of("lamp") if REVIEWS[r]["stars"] <= 3]
-    found.sort(key=lambda id_: (-REVIEWS[id_]["stars"], id_))
-    expected = [{"id": id_, "stars": REVIEWS[id_]["stars"]} for id_ in found[:7]]
-    assert shown["lamp"]["worst"] == expected
-    assert shown["table"]["worst"] == [{"id": "s2", "stars": 1}]
-    assert shown["sofa"]["worst"] == shown["rug"]["worst"] == []
-    assert shown["lamp"]["name"] == "Lamp"
+    items = await products(shop, join)
+    matching_ids = [r for r in reviews_of("lamp") if REVIEWS[r]["stars"] <= 3]
+    matching_ids.sort(key=lambda id_: (-REVIEWS[id_]["stars"], id_))
+    expected = [{"id": id_, "stars": REVIEWS[id_]["stars"]} for id_ in matching_ids[:7]]
+    assert items["lamp"]["worst"] == expected
+    assert items["table"]["worst"] == [{"id": "s2", "stars": 1}]
+    assert items["sofa"]["worst"] == items["rug"]["worst"] == []
+    assert items["lamp"]["name"] == "Lamp"
 
 
 async def test_whole_objects_are_joined_without_fields(shop: QueryClient) -> None:
     join = {"as": "reviews", "class": "reviews", "reference": "of"}
-    shown = await products(shop, join, filter={"eq": ["name", "Table"]})
+    items = await products(shop, join, filter={"eq": ["name", "Table"]})
     expected = [{"id": id_, **REVIEWS[id_]} for id_ in ("s1", "s2")]
-    assert shown["table"]["reviews"] == expected
+    assert items["table"]["reviews"] == expected
     address = 'products?name=Table&join={"as":"reviews","class":"reviews","reference":"of"}'
-    answer = await shop.get(address)
-    assert answer.json()["items"] == [shown["table"]]
+    response = await shop.get(address)
+    assert response.json()["items"] == [items["table"]]
     # Writes to reviews do not invalidate a query of products.
-    assert "no-cache" in answer.headers["cache-control"]
+    assert "no-cache" in response.headers["cache-control"]
 
 
-async def test_pages_have_the_lists_of_what_they_show(shop: QueryClient) -> None:
+async def test_pages_include_the_lists_of_their_objects(shop: QueryClient) -> None:
     join = {"as": "reviews", "class": "reviews", "reference": "of", "limit": 2, "fields": ["id"]}
     query = {"join": join, "limit": 1, "count": "exact"}
     items = await shop.all("products", query)
@@ -156,7 +156,7 @@ async def test_lists_take_few_round_trips(shop: QueryClient) -> None:
     query = {"join": join, "explain": True}
     explained = (await shop.query("products", query))["explain"]
     assert explained["reverse_joins"] == [{"as": "reviews", "class": "reviews", "reference": "of"}]
-    # Many refer to one of the four, so there are two searches, whichever system answers them.
+    # Many reviews refer to one of the four products: two searches, on any system.
     assert max(explained["round_trips"].values()) <= 2 * len(PRODUCTS)
 
 
@@ -178,10 +178,10 @@ async def test_lists_take_few_round_trips(shop: QueryClient) -> None:
     ids=str,
 )
 async def test_mistakes_are_named(shop: QueryClient, join: Json, location: str) -> None:
-    answer = await shop.send("products", {"join": {"as": "more", **join}})
-    found = assert_problem(answer, 400, "invalid")["errors"]
-    assert [each["pointer"] for each in found] == [location]
-    assert "did you mean" not in answer.text
+    response = await shop.send("products", {"join": {"as": "more", **join}})
+    errors = assert_problem(response, 400, "invalid")["errors"]
+    assert [error["pointer"] for error in errors] == [location]
+    assert "did you mean" not in response.text
 
 
 async def test_lists_have_no_conditions_and_no_aggregate(shop: QueryClient) -> None:
@@ -192,25 +192,25 @@ async def test_lists_have_no_conditions_and_no_aggregate(shop: QueryClient) -> N
         ({"order": ["reviews.stars"]}, "/order/0"),
         ({"aggregate": aggregate, "allow_scan": True}, "/join"),
     ):
-        answer = await shop.send("products", {"join": join, **query})
-        found = assert_problem(answer, 400, "invalid")["errors"]
-        assert [each["pointer"] for each in found] == [location]
+        response = await shop.send("products", {"join": join, **query})
+        errors = assert_problem(response, 400, "invalid")["errors"]
+        assert [error["pointer"] for error in errors] == [location]
     twice = {"join": [join, {"as": "reviews", "reference": "similar"}]}
-    found = assert_problem(await shop.send("products", twice), 400, "invalid")["errors"]
-    assert found[0]["pointer"] == "/join/1/as"
+    errors = assert_problem(await shop.send("products", twice), 400, "invalid")["errors"]
+    assert errors[0]["pointer"] == "/join/1/as"
 
 
-async def test_an_object_to_which_very_many_refer_leaves_the_others_theirs(
+async def test_an_object_with_very_many_references_does_not_crowd_out_the_others(
     shop: QueryClient,
 ) -> None:
-    """One search is not enough: it is full of what refers to the first of them."""
-    many = {f"a{n:03}": {"of": "rug", "stars": 0} for n in range(4 * 30 + 5)}
-    await shop.load("reviews", many)
+    """One search is not enough: references to the first object fill it."""
+    extra_reviews = {f"a{n:03}": {"of": "rug", "stars": 0} for n in range(4 * 30 + 5)}
+    await shop.load("reviews", extra_reviews)
     try:
         join = {"as": "r", "class": "reviews", "reference": "of", "limit": 30, "fields": ["id"]}
-        shown = await products(shop, join, fields=["id"])
-        assert len(shown["rug"]["r"]) == 30
-        assert [len(shown[id_]["r"]) for id_ in ("lamp", "table", "sofa")] == [25, 2, 0]
+        items = await products(shop, join, fields=["id"])
+        assert len(items["rug"]["r"]) == 30
+        assert [len(items[id_]["r"]) for id_ in ("lamp", "table", "sofa")] == [25, 2, 0]
     finally:
-        for id_ in many:
+        for id_ in extra_reviews:
             await shop.client.delete(f"reviews/{id_}")

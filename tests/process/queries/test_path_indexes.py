@@ -50,16 +50,16 @@ def orders(system: str | None, paths: dict[str, list[str]] = PATHS, **names: str
 
 
 async def check(client: QueryClient) -> None:
-    """Require the right objects, page by page, through an index."""
+    """Require the expected objects, page by page, through an index."""
     for filter_, numbers in QUERIES:
         items = await client.all("orders", {"filter": filter_, "limit": 4, "fields": []})
         assert [item["id"] for item in items] == [f"o{i:02}" for i in numbers]
-        answer = await client.query("orders", {"filter": filter_, "explain": True})
-        assert answer["explain"]["access"] == "index"
+        result = await client.query("orders", {"filter": filter_, "explain": True})
+        assert result["explain"]["access"] == "index"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_indexes_of_paths_answer(mediator: Service, system: str) -> None:
+async def test_path_indexes_answer_queries(mediator: Service, system: str) -> None:
     database = await mediator.put_schema(orders(system))
     async with query_client(mediator, database) as client:
         await client.load("orders", OBJECTS)
@@ -67,7 +67,7 @@ async def test_indexes_of_paths_answer(mediator: Service, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_indexes_of_paths_are_added_to_objects_and_survive_renames(
+async def test_added_path_indexes_cover_existing_objects_and_survive_renames(
     mediator: Service, system: str
 ) -> None:
     control = mediator.mediator.control
@@ -82,18 +82,18 @@ async def test_indexes_of_paths_are_added_to_objects_and_survive_renames(
         options = ChangeOptions(rename={"orders": {"address": "home"}})
         await control.set_schema(database, renamed, options=options)
         city["filter"] = {"eq": ["home.city", "Bonn"]}
-        answer = await client.query("orders", city)
-        assert answer["explain"]["access"] == "index"
-        assert [each["id"] for each in answer["items"]] == ["o01", "o07", "o13", "o19", "o25"]
+        result = await client.query("orders", city)
+        assert result["explain"]["access"] == "index"
+        assert [item["id"] for item in result["items"]] == ["o01", "o07", "o13", "o19", "o25"]
 
 
 async def test_fields_with_indexed_paths_are_not_placed_on_redis(mediator: Service) -> None:
     database = await mediator.put_schema(orders(None))
     assert set(mediator.systems_of(database, "orders")) <= set(SYSTEMS)
-    with pytest.raises(Unplaceable) as refused:
+    with pytest.raises(Unplaceable) as refusal:
         await mediator.put_schema(orders("redis"))
     reason = "indexes no paths within documents and maps, as orders.address has"
-    assert reason in str(refused.value) + str(refused.value.extra)
+    assert reason in str(refusal.value) + str(refusal.value.extra)
 
 
 async def test_a_path_of_objects_on_redis_is_proposed_and_not_indexed_there(
@@ -102,8 +102,8 @@ async def test_a_path_of_objects_on_redis_is_proposed_and_not_indexed_there(
     database = await mediator.put_schema(orders("redis", {}))
     async with query_client(mediator, database) as client:
         await client.load("orders", OBJECTS)
-        refused = await client.send("orders", {"filter": {"eq": ["address.city", "Ulm"]}})
-        problem = assert_problem(refused, 422, "needs-scan")
+        response = await client.send("orders", {"filter": {"eq": ["address.city", "Ulm"]}})
+        problem = assert_problem(response, 422, "needs-scan")
         assert problem["indexes"] == [["address.city"]]
     control = mediator.mediator.control
     with pytest.raises(Unplaceable, match="indexes no paths"):

@@ -1,7 +1,7 @@
 """Chats of profiles, many to many, and their messages: the oracle of docs/papers/nosql_mappers.md.
 
-Profiles are members of three chats each, with five messages on average. Whatever is queried has to
-be what a comprehension over the same data finds, wherever the fields lie.
+Each profile is a member of three chats, with five messages on average. A query's result must equal
+that of a comprehension over the same data, on every placement.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ CLASSES: Mapping[str, Mapping[str, Json]] = {
         "author": {"type": "reference", "to": "profiles"},
     },
 }
-PROFILES, CHATS, MOST_MESSAGES = 40, 60, 10
+PROFILES, CHATS, MAX_MESSAGES = 40, 60, 10
 
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, dict[str, Json]]:
-    """Two members to a chat: each profile is in three, on the average."""
-    draw = Random(11)
+    """Two members per chat: each profile is in three chats on average."""
+    random = Random(11)
     profiles = {
-        f"p{number}": {"name": f"Profile {number}", "country": draw.choice(("DE", "AT", "FR"))}
+        f"p{number}": {"name": f"Profile {number}", "country": random.choice(("DE", "AT", "FR"))}
         for number in range(PROFILES)
     }
     chats = {
-        f"c{number}": {"topic": draw.choice(("goal", "Tor")), "members": sorted(members)}
+        f"c{number}": {"topic": random.choice(("goal", "Tor")), "members": sorted(members)}
         for number in range(CHATS)
-        if (members := draw.sample(sorted(profiles), 2))
+        if (members := random.sample(sorted(profiles), 2))
     }
     messages = {
         f"{chat}-{number}": {
             "text": f"message {number}",
             "chat": chat,
-            "author": draw.choice(chats[chat]["members"]),
+            "author": random.choice(chats[chat]["members"]),
         }
         for chat in chats
-        for number in range(draw.randrange(MOST_MESSAGES + 1))
+        for number in range(random.randrange(MAX_MESSAGES + 1))
     }
     return {"profiles": profiles, "chats": chats, "messages": messages}
 
@@ -107,11 +107,11 @@ async def test_messages_of_the_chats_of_a_profile_with_their_authors(
     assert await chats.all("messages", query) == expected
 
 
-async def test_how_many_messages_each_chat_has(
+async def test_messages_are_counted_by_chat(
     chats: QueryClient, data: dict[str, dict[str, Json]]
 ) -> None:
     counts = Counter(message["chat"] for message in data["messages"].values())
     assert len(counts) < CHATS, "no chat is empty"
     compute = {"group": ["chat"], "compute": {"n": {"count": "*"}}}
-    answer = await chats.query("messages", {"aggregate": compute, "limit": 100, "allow_scan": True})
-    assert answer["items"] == [{"chat": chat, "n": counts[chat]} for chat in sorted(counts)]
+    result = await chats.query("messages", {"aggregate": compute, "limit": 100, "allow_scan": True})
+    assert result["items"] == [{"chat": chat, "n": counts[chat]} for chat in sorted(counts)]

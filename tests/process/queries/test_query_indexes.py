@@ -27,12 +27,12 @@ OBJECTS: Final[Mapping[str, Json]] = {
     }
     for i in range(40)
 }
-SAME: Final[Mapping[str, str]] = {}
+UNCHANGED: Final[Mapping[str, str]] = {}
 TAGS: Final = {"type": "list", "items": "string", "max_length": 10}
 
 
-def orders(system: str, *, indexed: bool = True, names: Mapping[str, str] = SAME) -> Json:
-    """Return the class with or without its indexes, and with other names of fields."""
+def orders(system: str, *, indexed: bool = True, names: Mapping[str, str] = UNCHANGED) -> Json:
+    """Return the class, with or without its indexes, with renamed fields."""
     status, created, tags = (names.get(name, name) for name in ("status", "created", "tags"))
     fields = {
         status: {"type": "string"},
@@ -45,12 +45,12 @@ def orders(system: str, *, indexed: bool = True, names: Mapping[str, str] = SAME
 
 
 def expected(query: Json) -> list[str]:
-    """Return the ids that a query of this module finds, in its order."""
+    """Return the ids that a query of this module should find, in its order."""
 
-    def meets(values: Json, condition: Json) -> bool:
+    def matches(values: Json, condition: Json) -> bool:
         [(operator, operands)] = condition.items()
         if operator == "and":
-            return all(meets(values, each) for each in operands)
+            return all(matches(values, operand) for operand in operands)
         value, constant = values[operands[0]], operands[1]
         if operator == "contains":
             return constant in value
@@ -59,8 +59,8 @@ def expected(query: Json) -> list[str]:
         return value is not None and bool(value >= constant)
 
     [(name, direction)] = query.get("order", [("id", "asc")])
-    found = [(v | {"id": i})[name] + i for i, v in OBJECTS.items() if meets(v, query["filter"])]
-    return [each[-3:] for each in sorted(found, reverse=direction == "desc")]
+    keys = [(v | {"id": i})[name] + i for i, v in OBJECTS.items() if matches(v, query["filter"])]
+    return [key[-3:] for key in sorted(keys, reverse=direction == "desc")]
 
 
 OPEN: Final = {"eq": ["status", "open"]}
@@ -79,20 +79,20 @@ QUERIES: Final[tuple[Json, ...]] = (
 
 
 async def check(client: QueryClient, query: Json) -> None:
-    """Require the right objects, page by page, through an index."""
+    """Require the expected objects, page by page, through an index."""
     ids = expected(query)
     assert ids
     for limit in (4, 100):
         items = await client.all("orders", {**query, "limit": limit, "fields": []})
         assert [item["id"] for item in items] == ids
-    whole = {**query, "limit": 3, "explain": True, "count": "exact"}
-    answer = await client.query("orders", whole)
-    assert answer["explain"]["access"] == "index"
-    assert answer["total"] == len(ids)
+    body = {**query, "limit": 3, "explain": True, "count": "exact"}
+    result = await client.query("orders", body)
+    assert result["explain"]["access"] == "index"
+    assert result["total"] == len(ids)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_indexes_answer(mediator: Service, system: str) -> None:
+async def test_indexes_answer_queries(mediator: Service, system: str) -> None:
     database = await mediator.put_schema(orders(system))
     async with query_client(mediator, database) as client:
         await client.load("orders", OBJECTS)
@@ -103,20 +103,20 @@ async def test_indexes_answer(mediator: Service, system: str) -> None:
 async def test_a_page_through_a_compound_index_moves_no_more_than_it_returns(
     mediator: Service,
 ) -> None:
-    """Redis has the least to search with: what the index finds is all that is sent."""
+    """Redis has the simplest search: it sends only what the index finds."""
     database = await mediator.put_schema(orders("redis"))
     async with query_client(mediator, database) as client:
         await client.load("orders", OBJECTS)
         order = {"order": [["created", "desc"]], "limit": 2, "explain": True}
-        answer = await client.query("orders", {"filter": {"and": [OPEN, SINCE]}, **order})
-    explained = answer["explain"]
+        result = await client.query("orders", {"filter": {"and": [OPEN, SINCE]}, **order})
+    explained = result["explain"]
     assert explained["index"] == ["status", "created"]
     assert (explained["residual"], explained["pushed"]["limit"]) == (None, True)
     assert explained["rows"]["moved"] <= explained["rows"]["returned"] + 1
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
+async def test_added_indexes_cover_existing_objects_and_survive_renames(
     mediator: Service, system: str
 ) -> None:
     control = mediator.mediator.control
@@ -136,21 +136,21 @@ async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
         )
         await client.load("orders", {"o99": {"state": "new", "labels": ["z"]}})
         for condition in ({"eq": ["state", "new"]}, {"contains": ["labels", "z"]}):
-            answer = await client.query("orders", {"filter": condition, "explain": True})
-            assert [item["id"] for item in answer["items"]] == ["o99"]
+            result = await client.query("orders", {"filter": condition, "explain": True})
+            assert [item["id"] for item in result["items"]] == ["o99"]
             [(_, (name, _))] = condition.items()
             index = ["state", "created"] if name == "state" else ["labels"]
-            explained = answer["explain"]
+            explained = result["explain"]
             assert explained["access"] == "index"
             assert explained["index"] == (index if system == "redis" else None)
         order = {"order": [["created", "asc"]], "fields": []}
-        answer = await client.query("orders", {"filter": {"eq": ["state", "open"]}, **order})
-        found = [item["id"] for item in answer["items"]]
-        assert found == expected({"filter": OPEN, "order": [("created", "asc")]})
-        without = orders(system, indexed=False, names=names)
-        await control.set_schema(database, {"classes": without})
-        answer = await client.query("orders", {"filter": {"eq": ["total", 3]}, "allow_scan": True})
-        assert [item["id"] for item in answer["items"]] == ["o03"]
+        result = await client.query("orders", {"filter": {"eq": ["state", "open"]}, **order})
+        ids = [item["id"] for item in result["items"]]
+        assert ids == expected({"filter": OPEN, "order": [("created", "asc")]})
+        unindexed = orders(system, indexed=False, names=names)
+        await control.set_schema(database, {"classes": unindexed})
+        result = await client.query("orders", {"filter": {"eq": ["total", 3]}, "allow_scan": True})
+        assert [item["id"] for item in result["items"]] == ["o03"]
     assert system != "redis" or await indexes_of(mediator, database) == []
 
 
@@ -161,26 +161,26 @@ async def indexes_of(mediator: Service, database: str) -> list[bytes]:
         return [key async for key in server.scan_iter(f"*:{database}.*:i.*", count=1000)]
 
 
-def apart(*indexes: Json) -> Json:
+def split_class(*indexes: Json) -> Json:
     fields = {"one": field_on("redis", "integer"), "two": field_on("postgres", "integer")}
     return {"things": {"fields": fields, "indexes": list(indexes)}}
 
 
 async def test_fields_of_a_compound_index_are_placed_together(mediator: Service) -> None:
     index = {"fields": ["one", "two"]}
-    database = await mediator.put_schema(apart(index))
+    database = await mediator.put_schema(split_class(index))
     assert len(mediator.systems_of(database, "things")) == 1
 
 
-async def test_an_index_over_two_systems_is_refused_at_its_place(mediator: Service) -> None:
-    database = await mediator.put_schema(apart())
+async def test_an_index_over_two_systems_is_refused_at_its_location(mediator: Service) -> None:
+    database = await mediator.put_schema(split_class())
     assert len(mediator.systems_of(database, "things")) == 2
     await mediator.create(database, "things", "a", one=1, two=2)
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(Conflict) as refusal:
         await mediator.mediator.control.set_schema(
-            database, {"classes": apart({"fields": ["one", "two"]})}
+            database, {"classes": split_class({"fields": ["one", "two"]})}
         )
-    [location] = refused.value.locations
+    [location] = refusal.value.locations
     assert location.pointer == "/classes/things/indexes/0/fields"
     assert "redis" in location.detail
 
@@ -188,8 +188,8 @@ async def test_an_index_over_two_systems_is_refused_at_its_place(mediator: Servi
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_joined_objects_are_found_by_their_elements(mediator: Service, system: str) -> None:
     classes = orders(system)
-    customer = {"type": "reference", "to": "orders", "index": True}
-    classes["orders"]["fields"]["parent"] = customer
+    parent = {"type": "reference", "to": "orders", "index": True}
+    classes["orders"]["fields"]["parent"] = parent
     classes["orders"]["fields"]["marks"] = {**TAGS, "items": "integer", "index": True}
     database = await mediator.put_schema(classes)
     async with query_client(mediator, database) as client:

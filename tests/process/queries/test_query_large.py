@@ -9,8 +9,8 @@ from mediator.query.budget import Limits
 from tests.process.queries.querying import PLACEMENTS, fill, query_client
 from tests.process.service import Service, field_on
 
-LARGE, LARGE_ON_THE_STAND_IN = 100_000, 10_000
-"""The stand-in for MongoDB needs minutes for what others do in seconds."""
+LARGE, LARGE_ON_STAND_IN = 100_000, 10_000
+"""The stand-in for MongoDB takes minutes where other stores take seconds."""
 
 
 @pytest.mark.large
@@ -19,8 +19,8 @@ LARGE, LARGE_ON_THE_STAND_IN = 100_000, 10_000
 async def test_the_eleven_queries_on_large_data(
     mediator: Service, systems: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = LARGE_ON_THE_STAND_IN if "mongo" in systems else LARGE
-    many = generate(count, walls=count // 50)
+    count = LARGE_ON_STAND_IN if "mongo" in systems else LARGE
+    profiles = generate(count, walls=count // 50)
     monkeypatch.setattr(mediator.mediator.data, "limits", Limits(rows=10_000_000, seconds=600))
     database = await mediator.put_schema(placed(CLASSES, systems, field_on))
     for name in CLASSES:
@@ -29,11 +29,11 @@ async def test_the_eleven_queries_on_large_data(
             mediator.mediator.calls,
             database,
             name,
-            many.objects[name],
+            profiles.objects[name],
         )
     async with query_client(mediator, database) as client:
         for query in QUERIES:
             body = {**query.body, "limit": 1_000, "allow_scan": True}
-            found = await client.all(query.class_name, body)
-            assert found == query.answers(many), f"query {query.number}"
+            items = await client.all(query.class_name, body)
+            assert items == query.answers(profiles), f"query {query.number}"
     await mediator.mediator.control.delete_schema(database)

@@ -1,4 +1,4 @@
-"""Totals of queries, over HTTP and the real stores: as many as the pages show, wherever data is."""
+"""Totals of queries, over HTTP and real stores: the number of objects on all pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OBJECTS = {
 
 
 def classes_on(systems: tuple[str, ...]) -> Json:
-    """Fields on the first system and on the last one."""
+    """Return classes with fields on the first and the last system."""
     first, last = systems[0], systems[-1]
     fields = {
         "kind": field_on(first, index=True),
@@ -47,7 +47,7 @@ def classes_on(systems: tuple[str, ...]) -> Json:
 async def things(
     request: pytest.FixtureRequest, mediator: Service
 ) -> AsyncIterator[tuple[QueryClient, Service]]:
-    """Twenty objects on one system, or on two, and some that were deleted, and made again."""
+    """Twenty objects on one or two systems, after two others were deleted."""
     async with AsyncExitStack() as stack:
         database = await mediator.put_schema(classes_on(request.param))
         assert len(mediator.systems_of(database, "things")) == len(request.param)
@@ -73,13 +73,13 @@ async def things(
     ],
     ids=str,
 )
-async def test_the_total_is_how_many_objects_all_pages_show(
+async def test_the_total_is_the_number_of_objects_on_all_pages(
     things: tuple[QueryClient, Service], query: Json
 ) -> None:
     client, _ = things
-    shown = await client.all("things", {**query, "limit": 2})
+    items = await client.all("things", {**query, "limit": 2})
     page = await client.query("things", {**query, "limit": 2, "count": "exact"})
-    assert (page["total"], page["count"]) == (len(shown), "exact")
+    assert (page["total"], page["count"]) == (len(items), "exact")
     assert "total" not in await client.query("things", query)
 
 
@@ -96,7 +96,7 @@ async def test_the_total_of_a_later_page_is_the_same(things: tuple[QueryClient, 
 async def test_an_object_that_is_deleted_on_its_first_system_only_is_not_counted(
     things: tuple[QueryClient, Service],
 ) -> None:
-    """As after the death of a replica, until its write is resolved: a listing shows it no more."""
+    """As after the crash of a replica, until its write is resolved: a listing leaves it out."""
     client, mediator = things
     route = mediator.mediator.data.model.databases[client.database].classes["things"]
     await client.load("things", {"torn": {"kind": "torn", "hits": 99}})
@@ -105,12 +105,12 @@ async def test_an_object_that_is_deleted_on_its_first_system_only_is_not_counted
     groups = tuple(anchor.groups)
     await store.write([Write(anchor, "torn", WriteKind.DELETE, unique("op"), groups)])
     query = {"filter": {"ge": ["hits", 3]}, "limit": 1}
-    shown = await client.all("things", query)
-    assert "torn" not in {item["id"] for item in shown}
-    assert (await client.query("things", {**query, "count": "exact"}))["total"] == len(shown)
+    items = await client.all("things", query)
+    assert "torn" not in {item["id"] for item in items}
+    assert (await client.query("things", {**query, "count": "exact"}))["total"] == len(items)
 
 
-async def test_joins_neither_add_to_the_total_nor_take_from_it(
+async def test_joins_do_not_change_the_total(
     things: tuple[QueryClient, Service],
 ) -> None:
     client, _ = things
@@ -122,7 +122,7 @@ async def test_joins_neither_add_to_the_total_nor_take_from_it(
     assert (await client.query("things", {**query, **liked}))["total"] == len(OBJECTS) // 2
 
 
-async def test_an_estimate_is_one_or_says_that_it_is_exact(
+async def test_a_count_states_whether_it_is_estimated_or_exact(
     things: tuple[QueryClient, Service],
 ) -> None:
     client, _ = things
@@ -134,35 +134,37 @@ async def test_an_estimate_is_one_or_says_that_it_is_exact(
         else:
             assert page["count"] == "estimated"
             assert page["total"] >= 3
-    whole = (await client.get("things?count=estimated&limit=1000")).json()
-    assert (whole["total"], whole["count"]) == (len(OBJECTS), "exact")
+    full_page = (await client.get("things?count=estimated&limit=1000")).json()
+    assert (full_page["total"], full_page["count"]) == (len(OBJECTS), "exact")
 
 
 async def test_an_estimate_reads_no_objects(things: tuple[QueryClient, Service]) -> None:
     client, mediator = things
     anchor = mediator.systems_of(client.database, "things")[0]
-    answer = await client.get("things?count=estimated&limit=2&explain=true")
-    explained = answer.json()["explain"]
-    counted = explained["count"]["pushed"]
-    assert counted["estimate"] is (anchor != "redis")
-    assert counted["estimate"] or counted["aggregate"]
+    response = await client.get("things?count=estimated&limit=2&explain=true")
+    explained = response.json()["explain"]
+    count_plan = explained["count"]["pushed"]
+    assert count_plan["estimate"] is (anchor != "redis")
+    assert count_plan["estimate"] or count_plan["aggregate"]
     assert explained["rows"]["moved"] <= 2 * (2 + 1) + 1
 
 
-async def test_only_some_of_a_class_that_expires_is_counted_by_its_system(
+async def test_a_system_does_not_count_a_class_with_a_ttl(
     things: tuple[QueryClient, Service],
 ) -> None:
-    """A system would count objects that have expired and are not swept up yet."""
+    """A system would count expired objects that are not removed yet."""
     client, _ = things
     await client.load("expiring", {f"e{number}": {"kind": "a"} for number in range(5)})
-    counted = {"limit": 2, "count": "exact"}
-    refused = await client.send("expiring", counted)
-    assert_problem(refused, 422, "needs-scan", "/count")
-    whole = await client.query("expiring", {**counted, "allow_scan": True, "explain": True})
-    assert whole["total"] == 5
-    assert not whole["explain"]["count"]["pushed"]["aggregate"]
-    some = await client.query("expiring", {**counted, "filter": {"eq": ["kind", "a"]}})
-    assert some["total"] == 5
+    counted_query = {"limit": 2, "count": "exact"}
+    response = await client.send("expiring", counted_query)
+    assert_problem(response, 422, "needs-scan", "/count")
+    full_page = await client.query(
+        "expiring", {**counted_query, "allow_scan": True, "explain": True}
+    )
+    assert full_page["total"] == 5
+    assert not full_page["explain"]["count"]["pushed"]["aggregate"]
+    filtered = await client.query("expiring", {**counted_query, "filter": {"eq": ["kind", "a"]}})
+    assert filtered["total"] == 5
     estimated = await client.query("expiring", {"limit": 2, "count": "estimated"})
     assert estimated["count"] == "estimated"
 
@@ -176,77 +178,81 @@ async def one(mediator: Service) -> AsyncIterator[QueryClient]:
 
 
 @pytest.mark.parametrize("value", ["planned", "", "EXACT", "true"])
-async def test_only_two_counts_are_known(one: QueryClient, value: str) -> None:
+async def test_unknown_count_modes_are_refused(one: QueryClient, value: str) -> None:
     assert_problem(await one.get(f"things?count={value}"), 400, "invalid", "count")
     assert_problem(await one.send("things", {"count": value}), 400, "invalid", "/count")
 
 
 @pytest.mark.parametrize("value", [None, True, 1, ["exact"], {"exact": 1}])
-async def test_a_count_is_a_text(one: QueryClient, value: Any) -> None:
+async def test_a_count_mode_is_a_string(one: QueryClient, value: Any) -> None:
     assert_problem(await one.send("things", {"count": value}), 400, "invalid", "/count")
 
 
-async def test_what_is_not_counted(one: QueryClient) -> None:
+async def test_queries_that_cannot_be_counted(one: QueryClient) -> None:
     aggregate = {"compute": {"n": {"count": "*"}}}
-    refused = await one.send("things", {"count": "exact", "aggregate": aggregate})
-    assert_problem(refused, 400, "invalid", "/count")
+    response = await one.send("things", {"count": "exact", "aggregate": aggregate})
+    assert_problem(response, 400, "invalid", "/count")
     assert_problem(await one.get("things?ids=t1&count=exact"), 400, "invalid", "count")
-    twice = await one.get("things?count=exact&count=exact")
-    assert_problem(twice, 400, "invalid", "count")
+    response = await one.get("things?count=exact&count=exact")
+    assert_problem(response, 400, "invalid", "count")
 
 
-async def test_a_field_of_the_name_is_a_condition_with_eq(one: QueryClient) -> None:
+async def test_a_field_named_count_needs_an_operator(one: QueryClient) -> None:
     await one.load("things", {"c": {"count": 7}})
     page = (await one.get("things?count.eq=7&count=exact")).json()
     assert ([item["id"] for item in page["items"]], page["total"]) == (["c"], 1)
 
 
-async def test_a_total_that_takes_a_scan_is_refused_whatever_the_page_shows(
+async def test_a_total_that_needs_a_scan_is_refused(
     one: QueryClient,
 ) -> None:
-    refused = await one.send("things", {"filter": {"eq": ["note", "n1"]}, "count": "exact"})
-    assert_problem(refused, 422, "needs-scan", "/filter")
+    response = await one.send("things", {"filter": {"eq": ["note", "n1"]}, "count": "exact"})
+    assert_problem(response, 422, "needs-scan", "/filter")
 
 
 async def test_page_and_total_have_one_budget(
     one: QueryClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = {"filter": {"ge": ["hits", 0]}, "order": ["hits"], "limit": 2}
-    counted = {**query, "filter": {"and": [query["filter"], {"exists": "note"}]}, "count": "exact"}
+    counted_query = {
+        **query,
+        "filter": {"and": [query["filter"], {"exists": "note"}]},
+        "count": "exact",
+    }
     monkeypatch.setattr(mediator.mediator.data, "limits", Limits(rows=25))
     assert len((await one.query("things", query))["items"]) == 2
-    refused = await one.send("things", counted)
-    assert assert_problem(refused, 422, "too-costly")["rows"] == 25
+    response = await one.send("things", counted_query)
+    assert assert_problem(response, 422, "too-costly")["rows"] == 25
 
 
 async def test_links_lead_from_page_to_page(one: QueryClient) -> None:
     base = one.client.base_url
     address = "things?kind.in=a,b&order=-hits&limit=4&count=exact"
-    listed: list[str] = []
+    ids: list[str] = []
     pages = 0
     while address:
-        answer = await one.get(address)
-        assert answer.status_code == 200, answer.text
-        page, pages = answer.json(), pages + 1
-        listed += [item["id"] for item in page["items"]]
-        address = answer.links.get("next", {}).get("url", "")
+        response = await one.get(address)
+        assert response.status_code == 200, response.text
+        page, pages = response.json(), pages + 1
+        ids += [item["id"] for item in page["items"]]
+        address = response.links.get("next", {}).get("url", "")
         assert bool(address) is (page["next"] is not None)
         if address:
             assert address.startswith(f"/v1/{one.database}/things?after=")
             address = str(base.join(address))
-    wanted = [id_ for id_, values in OBJECTS.items() if values["kind"] in ("a", "b")]
-    assert sorted(listed) == sorted(wanted)
-    assert pages == -(-len(wanted) // 4)
+    expected = [id_ for id_, values in OBJECTS.items() if values["kind"] in ("a", "b")]
+    assert sorted(ids) == sorted(expected)
+    assert pages == -(-len(expected) // 4)
 
 
-async def test_what_comes_in_a_body_has_no_link(one: QueryClient) -> None:
-    answer = await one.send("things", {"limit": 1})
-    assert answer.json()["next"] is not None
-    assert "link" not in answer.headers
+async def test_a_query_in_a_body_has_no_link(one: QueryClient) -> None:
+    response = await one.send("things", {"limit": 1})
+    assert response.json()["next"] is not None
+    assert "link" not in response.headers
 
 
-async def test_an_address_too_long_for_proxies_is_left_out(one: QueryClient) -> None:
+async def test_a_link_too_long_for_proxies_is_left_out(one: QueryClient) -> None:
     ids = ",".join(["t0", "t1", *(f"n{number}" for number in range(600))])
-    answer = await one.get(f"things?id.in={ids}&limit=1")
-    assert answer.json()["next"] is not None
-    assert "link" not in answer.headers
+    response = await one.get(f"things?id.in={ids}&limit=1")
+    assert response.json()["next"] is not None
+    assert "link" not in response.headers

@@ -1,4 +1,4 @@
-"""The shared read of a feed: it ends with its last follower, whatever the driver does."""
+"""The shared read of a feed ends with its last follower, whatever the driver does."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_read_ends_even_if_its_cancellation_was_lost() -> None:
 
 
 async def test_closing_waits_for_a_read_whose_cancellation_was_lost() -> None:
-    """The connections of the feed are closed next: the read would open one that nobody closes."""
+    """The feed's connections are closed next: a running read would open one that nobody closes."""
     feed = UncancellableFeed()
     fanout = Fanout(cast(Any, feed), "news")
     fanout.detach(await fanout.attach())

@@ -1,4 +1,4 @@
-"""The coalescer over a scripted store: who shares a call, and who does not."""
+"""The coalescer over a scripted store: which operations share a call."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from mediator.schema.types import FieldType
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
 
 BOUND = WaitBound(60.0)
-"""So long that no batch begins beside another one."""
+"""Long enough that no two batches overlap."""
 HITS = {"hits": Field("hits", FieldType.INTEGER)}
 FRAGMENT = Fragment("postgres", "news", "articles", HITS, {"main": ("hits",)})
 
 
 @dataclass
 class Store:
-    """Answers batches one by one, when they are let go, and notes what was in them."""
+    """A store that answers batches when they are released, and records their ids."""
 
     pipelines: bool = False
     batches: list[Sequence[str]] = field(default_factory=list)
     observed: list[Observation] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
     error_of: Callable[[str], MediatorError | None] = lambda _: None
     defect: BaseException | None = None
 
@@ -60,37 +60,42 @@ class Store:
 
     async def _answer(self, calls: Sequence[Read] | Sequence[Write]) -> int:
         self.batches.append([call.id for call in calls])
-        self.begun.set()
+        self.started.set()
         version = len(self.batches)
         await self.released.wait()
         if self.defect is not None:
             raise self.defect
         return version
 
-    def reading(
+    def start_read(
         self, id_: str, fields: tuple[str, ...] | None = None, bound: WaitBound = BOUND
     ) -> asyncio.Task[object]:
         return asyncio.create_task(self.coalescer.read(Read(FRAGMENT, id_, fields), bound))
 
-    def writing(self, id_: str, operation: int = 1) -> asyncio.Task[WriteResult]:
+    def start_write(self, id_: str, operation: int = 1) -> asyncio.Task[WriteResult]:
         write = Write(FRAGMENT, id_, WriteKind.UPDATE, str(operation), ("main",))
         return asyncio.create_task(self.coalescer.write(write, BOUND))
 
 
-async def begun(store: Store, batches: int) -> None:
-    """Wait until so many batches have begun."""
+async def batches_started(store: Store, batches: int) -> None:
+    """Wait until this many batches have started."""
     while len(store.batches) < batches:
-        await store.begun.wait()
-        store.begun.clear()
+        await store.started.wait()
+        store.started.clear()
 
 
 async def test_equal_reads_are_one_call() -> None:
     store = Store()
-    tasks = [store.reading("a"), store.reading("b"), store.reading("a"), store.reading("a", ())]
-    one, other, same, narrow = await asyncio.gather(*tasks)
+    tasks = [
+        store.start_read("a"),
+        store.start_read("b"),
+        store.start_read("a"),
+        store.start_read("a", ()),
+    ]
+    first, other, same, narrow = await asyncio.gather(*tasks)
     assert store.batches == [["a", "b", "a"]]
-    assert one is same
-    assert len({id(each) for each in (one, other, narrow)}) == 3
+    assert first is same
+    assert len({id(record) for record in (first, other, narrow)}) == 3
     [event] = store.observed
     assert isinstance(event, BatchFinished)
     assert (event.calls, event.operations, event.operation) == (3, 4, "read")
@@ -98,7 +103,7 @@ async def test_equal_reads_are_one_call() -> None:
 
 async def test_equal_writes_are_as_many_calls_in_their_order() -> None:
     store = Store()
-    results = await asyncio.gather(*(store.writing("a", number) for number in range(5)))
+    results = await asyncio.gather(*(store.start_write("a", number) for number in range(5)))
     assert store.batches == [["a"] * 5]
     assert [result.versions["main"] for result in results] == list(range(5))
 
@@ -106,57 +111,57 @@ async def test_equal_writes_are_as_many_calls_in_their_order() -> None:
 async def test_no_read_joins_a_batch_that_has_begun() -> None:
     store = Store()
     store.released.clear()
-    first = store.reading("a")
-    await begun(store, 1)
-    second = store.reading("a")
+    first = store.start_read("a")
+    await batches_started(store, 1)
+    second = store.start_read("a")
     for _ in range(10):
         await asyncio.sleep(0)
     assert store.batches == [["a"]]
     store.released.set()
-    one, other = await asyncio.gather(first, second)
+    early, late = await asyncio.gather(first, second)
     assert store.batches == [["a"], ["a"]]
-    assert isinstance(one, Record)
-    assert isinstance(other, Record)
-    assert (one.versions["main"], other.versions["main"]) == (1, 2)
+    assert isinstance(early, Record)
+    assert isinstance(late, Record)
+    assert (early.versions["main"], late.versions["main"]) == (1, 2)
 
 
-async def test_what_arrives_meanwhile_goes_together() -> None:
+async def test_reads_that_arrive_during_a_batch_go_together() -> None:
     store = Store()
     store.released.clear()
-    tasks = [store.reading("a")]
-    await begun(store, 1)
-    tasks += [store.reading(id_) for id_ in "bcd"]
+    tasks = [store.start_read("a")]
+    await batches_started(store, 1)
+    tasks += [store.start_read(id_) for id_ in "bcd"]
     await asyncio.sleep(0)
     store.released.set()
     await asyncio.gather(*tasks)
     assert store.batches == [["a"], ["b", "c", "d"]]
 
 
-async def test_the_next_batch_begins_before_the_callers_of_the_last_go_on() -> None:
+async def test_the_next_batch_starts_before_the_callers_of_the_last_resume() -> None:
     store = Store()
     store.released.clear()
-    begun_by_then: list[int] = []
+    batch_counts: list[int] = []
 
     async def caller() -> None:
         await store.coalescer.read(Read(FRAGMENT, "a"), BOUND)
-        begun_by_then.append(len(store.batches))
+        batch_counts.append(len(store.batches))
 
     first = asyncio.create_task(caller())
-    await begun(store, 1)
-    second = store.reading("b")
+    await batches_started(store, 1)
+    second = store.start_read("b")
     await asyncio.sleep(0)
     store.released.set()
     await asyncio.gather(first, second)
-    assert begun_by_then == [2]
+    assert batch_counts == [2]
 
 
-async def test_a_batch_that_hangs_holds_nobody_up_for_longer_than_allowed() -> None:
+async def test_a_batch_that_hangs_delays_no_call_beyond_the_maximum_wait() -> None:
     store, bound = Store(), WaitBound(0.001)
     store.released.clear()
-    tasks = [store.reading("a", bound=bound)]
-    await begun(store, 1)
-    tasks.append(store.reading("b", bound=bound))
-    await begun(store, 2)
+    tasks = [store.start_read("a", bound=bound)]
+    await batches_started(store, 1)
+    tasks.append(store.start_read("b", bound=bound))
+    await batches_started(store, 2)
     store.released.set()
     await asyncio.gather(*tasks)
     assert store.batches == [["a"], ["b"]]
@@ -165,28 +170,28 @@ async def test_a_batch_that_hangs_holds_nobody_up_for_longer_than_allowed() -> N
 async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> None:
     store = Store(pipelines=True)
     store.released.clear()
-    tasks = [store.reading("a")]
-    await begun(store, 1)
-    tasks.append(store.reading("a"))
-    await begun(store, 2)
+    tasks = [store.start_read("a")]
+    await batches_started(store, 1)
+    tasks.append(store.start_read("a"))
+    await batches_started(store, 2)
     store.released.set()
     await asyncio.gather(*tasks)
     assert store.batches == [["a"], ["a"]]
 
 
-async def test_a_batch_has_so_many_calls_at_most() -> None:
+async def test_a_batch_has_a_maximum_of_calls() -> None:
     store = Store()
     ids = [str(number) for number in range(2 * MAX_CALLS + 1)]
-    await asyncio.gather(*map(store.reading, ids))
+    await asyncio.gather(*map(store.start_read, ids))
     assert [len(batch) for batch in store.batches] == [MAX_CALLS, MAX_CALLS, 1]
     assert [id_ for batch in store.batches for id_ in batch] == ids
 
 
-async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     store = Store()
     store.released.clear()
-    cancelled, other, equal = store.reading("a"), store.reading("b"), store.reading("a")
-    await begun(store, 1)
+    cancelled, other, equal = store.start_read("a"), store.start_read("b"), store.start_read("a")
+    await batches_started(store, 1)
     cancelled.cancel()
     store.released.set()
     assert isinstance(await other, Record)
@@ -197,9 +202,9 @@ async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others() -> Non
 async def test_a_write_that_is_cancelled_before_its_batch_is_not_sent() -> None:
     store = Store()
     store.released.clear()
-    first = store.writing("a")
-    await begun(store, 1)
-    cancelled, other = store.writing("b"), store.writing("c")
+    first = store.start_write("a")
+    await batches_started(store, 1)
+    cancelled, other = store.start_write("b"), store.start_write("c")
     await asyncio.sleep(0)
     cancelled.cancel()
     store.released.set()
@@ -207,71 +212,71 @@ async def test_a_write_that_is_cancelled_before_its_batch_is_not_sent() -> None:
     assert store.batches == [["a"], ["c"]]
 
 
-async def test_nothing_is_sent_if_nobody_waits_any_more() -> None:
+async def test_a_batch_of_cancelled_calls_is_not_sent() -> None:
     store = Store()
     store.released.clear()
-    first = store.writing("a")
-    await begun(store, 1)
-    cancelled = store.writing("b")
+    first = store.start_write("a")
+    await batches_started(store, 1)
+    cancelled = store.start_write("b")
     await asyncio.sleep(0)
     cancelled.cancel()
     store.released.set()
     await first
-    assert (await store.writing("c")).status is Status.APPLIED
+    assert (await store.start_write("c")).status is Status.APPLIED
     assert store.batches == [["a"], ["c"]]
 
 
-async def test_an_error_of_one_is_not_that_of_the_others() -> None:
+async def test_an_error_of_one_call_does_not_affect_the_others() -> None:
     store = Store(error_of=lambda id_: Locked("b is locked.") if id_ == "b" else None)
-    answers = await asyncio.gather(*map(store.writing, "abc"), return_exceptions=True)
-    assert [type(answer) for answer in answers] == [WriteResult, Locked, WriteResult]
+    results = await asyncio.gather(*map(store.start_write, "abc"), return_exceptions=True)
+    assert [type(result) for result in results] == [WriteResult, Locked, WriteResult]
 
 
 async def test_each_caller_gets_an_error_of_its_own() -> None:
     error = Unavailable("It does not answer.", system="postgres", retry_after_s=3.0)
     error.__cause__ = TimeoutError()
     store = Store(error_of=lambda _: error)
-    tasks = store.reading("a"), store.reading("a"), store.reading("b")
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert len({id(answer) for answer in (*answers, error)}) == 4
-    for answer in answers:
-        assert isinstance(answer, Unavailable)
-        assert (answer.detail, answer.system, answer.retry_after_s) == (
+    tasks = store.start_read("a"), store.start_read("a"), store.start_read("b")
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert len({id(result) for result in (*results, error)}) == 4
+    for result in results:
+        assert isinstance(result, Unavailable)
+        assert (result.detail, result.system, result.retry_after_s) == (
             "It does not answer.",
             "postgres",
             3.0,
         )
-        assert isinstance(answer.__cause__, TimeoutError)
+        assert isinstance(result.__cause__, TimeoutError)
 
 
-async def test_who_waits_for_a_batch_that_is_broken_off_gets_an_error() -> None:
+async def test_callers_of_an_aborted_batch_get_an_error() -> None:
     store = Store(defect=asyncio.CancelledError())
-    written = await asyncio.gather(store.writing("a"), return_exceptions=True)
-    read = await asyncio.gather(store.reading("a"), return_exceptions=True)
-    assert [type(answer) for answer in (*written, *read)] == [OutcomeUnknown, Unavailable]
+    written = await asyncio.gather(store.start_write("a"), return_exceptions=True)
+    read = await asyncio.gather(store.start_read("a"), return_exceptions=True)
+    assert [type(result) for result in (*written, *read)] == [OutcomeUnknown, Unavailable]
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescer, "MAX_WAITING", 3)
     store = Store()
     store.released.clear()
-    tasks = [store.writing("a")]
-    await begun(store, 1)
-    tasks += [store.writing("b", number) for number in range(3)]
+    tasks = [store.start_write("a")]
+    await batches_started(store, 1)
+    tasks += [store.start_write("b", number) for number in range(3)]
     await asyncio.sleep(0)
     with pytest.raises(TooManyRequests) as refused:
-        await store.writing("c")
+        await store.start_write("c")
     assert refused.value.extra == {"limit": "batching"}
     store.released.set()
     await asyncio.gather(*tasks)
-    assert (await store.writing("d")).status is Status.APPLIED
+    assert (await store.start_write("d")).status is Status.APPLIED
 
 
 async def test_a_wait_explains_itself() -> None:
     store = Store()
-    await store.reading("a")
-    described = store.coalescer.describe(FRAGMENT, "read", BOUND)
-    assert (described["system"], described["operation"]) == ("postgres", "read")
-    assert described["constant_s"] > 0
-    unused = store.coalescer.describe(FRAGMENT, "write", BOUND)
-    assert (unused["wait_s"], unused["why"]) == (0, "Nothing is measured yet.")
+    await store.start_read("a")
+    document = store.coalescer.describe(FRAGMENT, "read", BOUND)
+    assert (document["system"], document["operation"]) == ("postgres", "read")
+    assert document["constant_s"] > 0
+    unused_document = store.coalescer.describe(FRAGMENT, "write", BOUND)
+    assert (unused_document["wait_s"], unused_document["why"]) == (0, "Nothing is measured yet.")

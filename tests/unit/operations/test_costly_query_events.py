@@ -1,4 +1,4 @@
-"""Which queries the executor reports as costly: long ones, and those that it refuses."""
+"""The executor reports long and refused queries as costly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUERY = Query("news", "articles")
 
 
 class Stub(Executor):
-    """Takes a while to answer with seven records, or to fail."""
+    """An executor that answers with seven records, or fails, after `seconds`."""
 
     def __init__(self, seconds: float, error: Exception | None = None) -> None:
         unused: Any = None
@@ -58,7 +58,7 @@ async def test_a_refused_query_is_reported_however_fast(error: Exception, refusa
     assert (event.refusal, event.rows) == (refusal, None)
 
 
-async def test_a_system_that_is_away_makes_no_query_costly() -> None:
+async def test_an_outage_makes_no_query_costly() -> None:
     stub = Stub(9.0, Unavailable("away", system="redis", retry_after_s=1))
     with pytest.raises(Unavailable):
         await stub.query(QUERY)

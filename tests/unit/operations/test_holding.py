@@ -1,4 +1,4 @@
-"""Holders: what they do of errors, and that their successors take over."""
+"""Lease holders: they report errors, and their successors take over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mediator.base.lease import Lease
 
 
 class Leases:
-    """Grants every lease, and knows which were granted."""
+    """Grants every lease and records the tokens."""
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
@@ -27,38 +27,38 @@ class Leases:
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "PAUSE_S", 0.0)
 
 
 async def test_every_error_is_passed_on_and_each_outage_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    leases, errors, ended = Leases(), list[str](), asyncio.Event()
+    leases, errors, finished = Leases(), list[str](), asyncio.Event()
     outages: Sequence[bool] = [True, True, False, True]
 
-    async def failed(error: PortolanError) -> None:
+    async def report(error: PortolanError) -> None:
         errors.append(error.args[0])
-        raise Unavailable("The report is not taken either.", system="redis")
+        raise Unavailable("The report fails as well.", system="redis")
 
     async def work(_: Lease) -> None:
         attempt = len(leases.tokens)
         if attempt == len(outages):
-            ended.set()
+            finished.set()
         if outages[attempt - 1]:
             raise Unavailable(f"attempt {attempt}", system="redis")
 
-    holder = Holder(leases, "me", "lease", "the work", ended.is_set, on_error=failed)
+    holder = Holder(leases, "me", "lease", "the work", finished.is_set, on_error=report)
     await holder.run(work)
     assert errors == ["attempt 1", "attempt 2", "attempt 4"]
     assert [r.getMessage() for r in caplog.records] == [
         "the work: attempt 1",
         "the work: attempt 4",
     ]
-    assert len(set(leases.tokens)) == len(outages), "each time has a token of its own"
+    assert len(set(leases.tokens)) == len(outages), "each acquisition has its own token"
 
 
-async def test_holders_are_those_that_are_wanted() -> None:
+async def test_reconciling_starts_and_cancels_holders() -> None:
     running: set[tuple[str, int]] = set()
     started = asyncio.Event()
 
@@ -71,11 +71,11 @@ async def test_holders_are_those_that_are_wanted() -> None:
             running.remove(id_)
 
     holders = Holders[tuple[str, int]]()
-    for wanted in ({("a", 0), ("a", 1)}, {("a", 1), ("b", 0)}):
+    for ids in ({("a", 0), ("a", 1)}, {("a", 1), ("b", 0)}):
         started.clear()
-        await holders.reconcile(wanted, hold)
+        await holders.reconcile(ids, hold)
         await started.wait()
         await asyncio.sleep(0)
-        assert running == wanted
+        assert running == ids
     await holders.cancel()
     assert running == set()

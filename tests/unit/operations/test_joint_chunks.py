@@ -1,4 +1,4 @@
-"""Joint writes go in chunks that are bounded by number and by size."""
+"""Joint writes are sent in chunks, bounded by number of operations and by bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def put(values: dict[str, Any]) -> Put:
     return Put(*HEAD, values=values)
 
 
-def test_small_operations_go_together_up_to_a_number() -> None:
-    many = [put({"title": "a"})] * (2 * CHUNK_OPERATIONS + 1)
-    assert lengths(*many) == [CHUNK_OPERATIONS, CHUNK_OPERATIONS, 1]
+def test_a_chunk_has_a_maximum_of_operations() -> None:
+    operations = [put({"title": "a"})] * (2 * CHUNK_OPERATIONS + 1)
+    assert lengths(*operations) == [CHUNK_OPERATIONS, CHUNK_OPERATIONS, 1]
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_small_operations_go_together_up_to_a_number() -> None:
         Update(*HEAD, operators=(OperatorCall("body", Operator.PUSH, "x" * (CHUNK_BYTES // 2)),)),
     ],
 )
-def test_large_operations_go_in_waves_of_their_own(large: WriteOperation) -> None:
+def test_large_operations_get_their_own_chunks(large: WriteOperation) -> None:
     assert lengths(large, large, put({})) == [1, 2]
 
 
-def test_an_operation_larger_than_a_wave_goes_alone() -> None:
+def test_an_operation_larger_than_a_chunk_goes_alone() -> None:
     larger = put({"body": "x" * (2 * CHUNK_BYTES)})
     assert lengths(put({}), larger, put({})) == [1, 1, 1]
 
@@ -53,10 +53,10 @@ def test_revisions_count_for_more_than_their_values() -> None:
     assert lengths(*[ReadModifyWrite(*HEAD)] * 17) == [16, 1]
 
 
-def test_no_operations_make_no_wave() -> None:
+def test_no_operations_make_no_chunk() -> None:
     assert lengths() == []
 
 
 def test_the_order_is_kept() -> None:
     operations = [(ROUTE, Delete("shop", "orders", f"o{n}", "operation")) for n in range(450)]
-    assert [one for chunk in chunks(operations) for one in chunk] == operations
+    assert [operation for chunk in chunks(operations) for operation in chunk] == operations

@@ -1,4 +1,4 @@
-"""What is computed from queries is kept within a bound of memory, however large they are."""
+"""Caches of plans and statements stay within their bounds of memory, however large queries are."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FIELDS = {
     "a": Field("a", FieldType.STRING, index=True),
     "b": Field("b", FieldType.DOCUMENT),
 }
-PLACED = Fragment("server", "db", "things", FIELDS, {"server": ("a", "b")})
-ROUTE = ClassRoute(ClassSchema("things", FIELDS), 1, (PLACED,))
-LAYOUT = Layout(PLACED, SystemConfig("redis", "redis", "redis://unused"))
+FRAGMENT = Fragment("server", "db", "things", FIELDS, {"server": ("a", "b")})
+ROUTE = ClassRoute(ClassSchema("things", FIELDS), 1, (FRAGMENT,))
+LAYOUT = Layout(FRAGMENT, SystemConfig("redis", "redis", "redis://unused"))
 
 
 class Text(str):
-    """A text that can be counted as long as it is kept."""
+    """A string that a weak reference can count while it is cached."""
 
     __slots__ = ("__weakref__",)
 
@@ -57,7 +57,7 @@ def filtered(text: str) -> None:
     plan(query(filter=equal(text)))
 
 
-def among(text: str) -> None:
+def in_list(text: str) -> None:
     plan(query(filter=In(("a",), (text,))))
 
 
@@ -77,40 +77,44 @@ def ordered(text: str) -> None:
     plan(query(order=(OrderBy(("b", text)),)))
 
 
-def redis_chosen(text: str) -> None:
+def planned_for_redis(text: str) -> None:
     choose(LAYOUT, equal(text), ())
 
 
-@pytest.mark.parametrize("use", [filtered, among, paged, having, joined, ordered, redis_chosen])
-def test_large_queries_are_kept_within_a_bound(use: Callable[[str], None]) -> None:
-    alive: WeakSet[Text] = WeakSet()
+@pytest.mark.parametrize(
+    "cache_plan", [filtered, in_list, paged, having, joined, ordered, planned_for_redis]
+)
+def test_cached_plans_of_large_queries_stay_within_a_bound(
+    cache_plan: Callable[[str], None],
+) -> None:
+    live_texts: WeakSet[Text] = WeakSet()
     for number in range(QUERIES):
         text = Text(f"{number:06}" * (CHARACTERS // 6))
-        alive.add(text)
-        use(text)
+        live_texts.add(text)
+        cache_plan(text)
         del text
-        assert sum(map(len, alive)) <= MAX_BYTES
+        assert sum(map(len, live_texts)) <= MAX_BYTES
 
 
-def test_large_statements_are_kept_within_a_bound() -> None:
+def test_cached_statements_of_large_queries_stay_within_a_bound() -> None:
     statements = Statements("unused")
     first = shape_of("first")
-    kept = statements.search(first)
-    assert statements.search(first) is kept
+    statement = statements.search(first)
+    assert statements.search(first) is statement
     for number in range(QUERIES):
         statements.search(shape_of(f"{number:06}" * (CHARACTERS // 6)))
-    assert statements.search(first) is not kept
+    assert statements.search(first) is not statement
 
 
 def shape_of(key: str) -> SearchShape:
-    """Return the shape of a search along an index of what is within a document."""
-    is_equal = Predicate("eq", "b", keys=1, kind="text", path=(key,))
-    return SearchShape(PLACED, is_equal, (OrderLevel("id", False),), None, ("a",))
+    """Return the shape of a search by an indexed path within a document."""
+    predicate = Predicate("eq", "b", keys=1, kind="text", path=(key,))
+    return SearchShape(FRAGMENT, predicate, (OrderLevel("id", False),), None, ("a",))
 
 
-def test_constants_of_joined_lists_that_are_equal_are_distinguished() -> None:
+def test_plans_distinguish_equal_constants_of_different_types() -> None:
     for value in (1, True, 1.0):
-        is_it = Compare(Comparison.EQ, ("b", "k"), value)
-        found = plan(query(reverse_joins=(ReverseJoin("others", "things", "a", is_it),)))
-        [shown] = found.query.reverse_joins
-        assert shown.filter is is_it
+        condition = Compare(Comparison.EQ, ("b", "k"), value)
+        query_plan = plan(query(reverse_joins=(ReverseJoin("others", "things", "a", condition),)))
+        [join] = query_plan.query.reverse_joins
+        assert join.filter is condition

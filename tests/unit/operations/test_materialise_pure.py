@@ -91,35 +91,37 @@ def compacted(
 
 
 def test_an_object_is_copied_once_however_often_it_changed() -> None:
-    work = compacted([[change("a"), change("b")], [change("a", version=2, group="hits")]], ROUTES)
-    assert list(work["articles"].dirty) == ["a", "b"]
-    assert work["articles"].deleted == {}
+    pending = compacted(
+        [[change("a"), change("b")], [change("a", version=2, group="hits")]], ROUTES
+    )
+    assert list(pending["articles"].dirty) == ["a", "b"]
+    assert pending["articles"].deleted == {}
 
 
 def test_an_object_whose_anchor_is_deleted_is_deleted() -> None:
     pages = [[change("a", "delete", 7), change("b", "delete", 8, "hits")]]
-    work = compacted(pages, ROUTES)["articles"]
-    assert work.deleted == {"a": 7}
-    assert list(work.dirty) == ["b"]
+    pending = compacted(pages, ROUTES)["articles"]
+    assert pending.deleted == {"a": 7}
+    assert list(pending.dirty) == ["b"]
 
 
-def test_an_object_that_was_created_again_is_deleted_and_dirty() -> None:
+def test_a_recreated_object_is_deleted_and_dirty() -> None:
     deletions = [change("a", "delete", 3), change("a", "create", 4), change("a", "delete", 9)]
-    work = compacted([[*deletions, change("a", "create", 11)]], ROUTES)["articles"]
-    assert work.deleted == {"a": 9}
-    assert list(work.dirty) == ["a"]
+    pending = compacted([[*deletions, change("a", "create", 11)]], ROUTES)["articles"]
+    assert pending.deleted == {"a": 9}
+    assert list(pending.dirty) == ["a"]
 
 
 def test_changes_of_classes_without_a_copy_are_left_out() -> None:
     assert compacted([[change("a")]], {}) == {}
 
 
-def test_a_round_begins_four_times_within_the_bound_or_each_second() -> None:
+def test_a_round_starts_four_times_within_the_bound_or_each_second() -> None:
     assert period_s(2.0) == 0.5
     assert period_s(60.0) == 1.0
 
 
-def test_whole_objects_are_for_the_view() -> None:
+def test_reads_of_whole_objects_go_to_the_view() -> None:
     assert is_for_view(ARTICLES, None, ANY)
     assert not is_for_view(ARTICLES, ("title",), ANY)
     assert is_for_view(ARTICLES, ("title",), ReadPreference("bounded"))
@@ -133,11 +135,11 @@ def test_the_tighter_bound_counts() -> None:
     assert bound_of(5.0, ReadPreference(max_staleness_s=60.0)) == 5.0
 
 
-@pytest.mark.parametrize(("seen", "held"), [(4, True), (5, True), (6, False)])
-def test_a_copy_has_reached_the_versions_that_were_seen(seen: int, held: bool) -> None:
+@pytest.mark.parametrize(("minimum", "reached"), [(4, True), (5, True), (6, False)])
+def test_a_copy_has_reached_the_minimum_versions(minimum: int, reached: bool) -> None:
     outcome = Outcome("a", {}, {"main": 5})
-    preference = ReadPreference(at_least={("articles", "a"): {"main": seen, "hits": 99}})
-    assert has_reached(outcome, preference, "articles") is held
+    preference = ReadPreference(at_least={("articles", "a"): {"main": minimum, "hits": 99}})
+    assert has_reached(outcome, preference, "articles") is reached
     assert has_reached(outcome, preference, "notes")
 
 
@@ -155,14 +157,14 @@ class Time:
         return self.at
 
 
-def watermarks_of(until: list[int | None]) -> tuple[Watermarks, Time]:
-    """Return what is known at 109 s; tick 10 was read at 101 s, and so on up to 90 at 109 s."""
+def watermarks_of(until_ticks: list[int | None]) -> tuple[Watermarks, Time]:
+    """Return the watermarks at 109 s: tick 10 was read at 101 s, and so on up to 90 at 109 s."""
     time = Time()
     watermarks = Watermarks(time)
     assert ARTICLES.copy is not None
     for tick in range(10, 100, 10):
         time.at += 1
-        watermarks.update(WatermarkSnapshot(tick, {copy_key(ARTICLES.copy): until}), time.at)
+        watermarks.update(WatermarkSnapshot(tick, {copy_key(ARTICLES.copy): until_ticks}), time.at)
     return watermarks, time
 
 
@@ -174,13 +176,13 @@ def test_the_age_of_a_class_is_that_of_its_oldest_partition() -> None:
 
 
 def test_the_age_of_an_object_is_that_of_its_partition() -> None:
-    until: list[int | None] = [81] * PARTITIONS
-    until[partition_of("articles", "a")] = 50
-    watermarks, _ = watermarks_of(until)
-    assert watermarks.measured_s(ARTICLES, "a") == 5.0, "tick 50 itself was given before 105 s"
+    until_ticks: list[int | None] = [81] * PARTITIONS
+    until_ticks[partition_of("articles", "a")] = 50
+    watermarks, _ = watermarks_of(until_ticks)
+    assert watermarks.measured_s(ARTICLES, "a") == 5.0, "tick 50 was issued before 105 s"
 
 
-def test_the_age_of_an_incomplete_copy_is_not_known() -> None:
+def test_the_age_of_an_incomplete_copy_is_unknown() -> None:
     watermarks, _ = watermarks_of([80, None, 80, 80])
     assert watermarks.measured_s(ARTICLES) is None
     assert watermarks.measured_s(ROUTES["notes"]) is None
@@ -192,7 +194,7 @@ def test_a_tick_before_the_first_reading_has_no_age() -> None:
 
 
 def test_copies_age_while_the_watermark_does_not_advance() -> None:
-    """Nothing is relayed, whatever the clock of the server that counts shows meanwhile."""
+    """Nothing is relayed, whatever the clock of the tick server shows."""
     time = Time()
     watermarks, copy = Watermarks(time), ARTICLES.copy
     assert copy is not None
@@ -217,19 +219,19 @@ def test_a_watermark_that_restarts_is_discarded() -> None:
 def test_an_age_is_never_less_than_the_time_since_the_tick(
     steps: list[tuple[int, float]], index: int
 ) -> None:
-    """However the count went on, and however many readings were forgotten."""
+    """However the count grew, and however many readings were evicted."""
     time, count = Time(), 0
     times = TickTimes(time)
-    given_at: list[float] = []
-    for grows, passes_s in steps * 10:
-        for _ in range(grows):
+    tick_times_s: list[float] = []
+    for ticks, elapsed_s in steps * 10:
+        for _ in range(ticks):
             count += 1
-            given_at.append(time.at)
+            tick_times_s.append(time.at)
         times.note(count, time.at)
-        time.at += passes_s
-    if index < len(given_at):
+        time.at += elapsed_s
+    if index < len(tick_times_s):
         age_s = times.age_s(index + 1)
-        assert age_s is None or age_s >= time.at - given_at[index]
+        assert age_s is None or age_s >= time.at - tick_times_s[index]
 
 
 def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: Any = "t") -> Record:
@@ -237,7 +239,7 @@ def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: An
 
 
 @pytest.mark.parametrize(
-    ("original", "copy", "wrong"),
+    ("original", "copy", "discrepancy"),
     [
         (record(), record(), None),
         (None, None, None),
@@ -256,9 +258,11 @@ def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: An
         (record(main=60, title="new"), record(), None),
     ],
 )
-def test_comparing(original: Record | None, copy: Record | None, wrong: Discrepancy | None) -> None:
-    found = compare(ARTICLES, original, copy, due_us=50)
-    assert (found.wrong if isinstance(found, AuditFinding) else None) == wrong
+def test_comparing(
+    original: Record | None, copy: Record | None, discrepancy: Discrepancy | None
+) -> None:
+    finding = compare(ARTICLES, original, copy, due_us=50)
+    assert (finding.wrong if isinstance(finding, AuditFinding) else None) == discrepancy
 
 
 versions = st.integers(1, 100)
@@ -266,23 +270,23 @@ versions = st.integers(1, 100)
 
 @given(versions, versions, versions)
 def test_a_copy_equal_to_its_original_is_correct(main: int, hits: int, due_us: int) -> None:
-    one = record(main, hits)
-    assert compare(ARTICLES, one, record(main, hits), due_us) is None
+    original = record(main, hits)
+    assert compare(ARTICLES, original, record(main, hits), due_us) is None
 
 
 def test_fragments_of_another_creation_are_left_out() -> None:
     anchor = Record("a", 5, {"main": 6}, {"title": "t"})
-    former = Record("a", 2, {"hits": 9}, {"hits": 3})
-    assert join_fragments([anchor, former]) == anchor
-    assert join_fragments([None, former]) is None
+    outdated = Record("a", 2, {"hits": 9}, {"hits": 3})
+    assert join_fragments([anchor, outdated]) == anchor
+    assert join_fragments([None, outdated]) is None
 
 
-class _CreatedAgain:
-    """Copies of an object that is absent when it is compared, and created again afterwards."""
+class _RecreatedObjects:
+    """Copies of an object that is absent while it is compared, and then re-created."""
 
     def __init__(self) -> None:
         self.forgotten: dict[str, int] = {}
-        self._looks = 0
+        self._reads = 0
 
     async def id_pages(self, _: ClassRoute) -> AsyncIterator[list[str]]:
         yield ["a"]
@@ -291,8 +295,8 @@ class _CreatedAgain:
         return [None]
 
     async def read_copies(self, *_: object) -> list[Record | None]:
-        self._looks += 1
-        return [record(creation_version=10 if self._looks <= 2 else 99)]
+        self._reads += 1
+        return [record(creation_version=10 if self._reads <= 2 else 99)]
 
     async def copy(self, _: ClassRoute, ids: Sequence[str]) -> int:
         assert not ids
@@ -306,8 +310,8 @@ class _CreatedAgain:
         self.forgotten |= deleted
 
 
-async def test_a_repair_spares_the_copy_of_an_object_that_was_created_again() -> None:
-    copier = _CreatedAgain()
+async def test_a_repair_spares_the_copy_of_a_recreated_object() -> None:
+    copier = _RecreatedObjects()
     audit = Audit(cast("Any", copier), Time())
     reports: list[AuditReport] = []
     await audit.run(ARTICLES, 1.0, reports.append, repair=True)
@@ -340,31 +344,29 @@ async def test_a_late_view_is_reported_before_its_bound_breaks() -> None:
     time = Time()
     watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
-    log, seen = _Log(), list[Observation]()
-    nothing = cast("Any", None)
-    context = ViewContext(
-        nothing, nothing, _Leases(), nothing, watermarks, lambda: model, "one", time
-    )
-    lateness = StalenessMonitor(context, log, seen.append)
+    log, observations = _Log(), list[Observation]()
+    unused = cast("Any", None)
+    context = ViewContext(unused, unused, _Leases(), unused, watermarks, lambda: model, "one", time)
+    monitor = StalenessMonitor(context, log, observations.append)
     for age in (1.0, 4.5, 4.8, 3.0, 1.0):
-        _rebase(watermarks, model, time, age)
-        await lateness.check()
+        _set_age(watermarks, model, time, age)
+        await monitor.check()
     assert log.reports == [("began", 4.5), ("ended", 1.0)]
-    [event] = seen
+    [event] = observations
     log.reports.clear()
-    for down, age in ((True, 4.5), (False, 4.5), (True, 1.0), (False, 1.0)):
-        log.is_down = down
-        _rebase(watermarks, model, time, age)
+    for is_down, age in ((True, 4.5), (False, 4.5), (True, 1.0), (False, 1.0)):
+        log.is_down = is_down
+        _set_age(watermarks, model, time, age)
         with suppress(Unavailable):
-            await lateness.check()
-    assert log.reports == [("began", 4.5), ("ended", 1.0)], "what failed is tried again"
+            await monitor.check()
+    assert log.reports == [("began", 4.5), ("ended", 1.0)], "failed reports are retried"
     assert isinstance(event, ViolationDetected)
     assert (event.node, event.metric, event.system) == ("articles", "staleness", "postgres")
     assert event.score < event.below
 
 
-def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: float) -> None:
-    """Let the copies be as old as that."""
+def _set_age(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: float) -> None:
+    """Make the copies `age_s` old."""
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2

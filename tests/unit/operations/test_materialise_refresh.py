@@ -130,8 +130,8 @@ class World:
         page = self.changes[start : start + limit]
         self.limits.append(limit)
         return [
-            Event(partition, str(start + n), each.class_name, document_of(each))
-            for n, each in enumerate(page, 1)
+            Event(partition, str(start + n), item.class_name, document_of(item))
+            for n, item in enumerate(page, 1)
         ]
 
     async def last(self, database: str, partition: int) -> str:
@@ -179,8 +179,8 @@ class World:
         return 0
 
     async def scan(self, _: Any, after: str | None, limit: int, *__: Any) -> list[Any]:
-        beyond = [id_ for id_ in sorted(self.objects) if id_ > (after or "")]
-        return [SimpleNamespace(id=id_) for id_ in beyond[:limit]]
+        next_ids = [id_ for id_ in sorted(self.objects) if id_ > (after or "")]
+        return [SimpleNamespace(id=id_) for id_ in next_ids[:limit]]
 
     def refresher(self) -> tuple[Refresher, Builds]:
         systems = Systems()
@@ -196,7 +196,7 @@ class World:
         return Refresher(slot, lambda: {"notes": self.route}, feed, state, copier, builds), builds
 
     @property
-    def known(self) -> CopyState:
+    def copy_state(self) -> CopyState:
         return self.state.copies[COPY]
 
 
@@ -204,14 +204,14 @@ COMPLETE = CopyState(until_tick=1)
 LEASE = Lease("materialise:db:0", "me")
 
 
-async def test_a_refresh_records_only_what_it_has_done() -> None:
+async def test_a_refresh_copies_before_it_advances() -> None:
     world = World(change("a"), change("a"), change("b"), state=COMPLETE)
     refresher, _ = world.refresher()
     assert await refresher.refresh(LEASE)
     assert world.calls == ["until", "read", "copy", "advance"]
     assert world.copied == ["a", "b"]
     assert world.state.cursor == "first/3"
-    assert world.known == CopyState(UNTIL)
+    assert world.copy_state == CopyState(UNTIL)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_a_copy_is_as_old_as_the_system_that_is_furthest_behind(
     world.route, world.until = SPLIT, until
     refresher, _ = world.refresher()
     await refresher.refresh(LEASE)
-    assert world.known == CopyState(complete_until)
+    assert world.copy_state == CopyState(complete_until)
 
 
 async def test_deleted_objects_are_forgotten_before_their_successors_are_copied() -> None:
@@ -247,7 +247,7 @@ async def test_an_unavailable_store_ends_the_round_and_the_cursor_stays() -> Non
     with pytest.raises(Unavailable):
         await refresher.refresh(LEASE)
     assert world.state.cursor == "first/0"
-    assert world.known == COMPLETE
+    assert world.copy_state == COMPLETE
 
 
 async def test_an_object_that_cannot_be_copied_does_not_block_others() -> None:
@@ -256,13 +256,13 @@ async def test_an_object_that_cannot_be_copied_does_not_block_others() -> None:
     refresher, _ = world.refresher()
     await refresher.refresh(LEASE)
     assert sorted(world.copied) == [f"n{n}" for n in range(9) if n != 4]
-    # But the copy is not reported as complete until the object is copied after all.
-    assert world.known == CopyState(1, "", ("n4",))
+    # But the copy is not reported as complete until the object is copied.
+    assert world.copy_state == CopyState(1, "", ("n4",))
     await refresher.refresh(LEASE)
-    assert world.known == CopyState(1, "", ("n4",))
+    assert world.copy_state == CopyState(1, "", ("n4",))
     world.failing = set()
     await refresher.refresh(LEASE)
-    assert world.known == CopyState(UNTIL)
+    assert world.copy_state == CopyState(UNTIL)
     assert "n4" in world.copied
 
 
@@ -270,7 +270,7 @@ async def test_the_watermark_never_goes_back() -> None:
     world = World(state=CopyState(UNTIL + 5))
     refresher, _ = world.refresher()
     await refresher.refresh(LEASE)
-    assert world.known == CopyState(UNTIL + 5)
+    assert world.copy_state == CopyState(UNTIL + 5)
 
 
 async def test_the_watermark_stays_while_a_system_does_not_report() -> None:
@@ -278,7 +278,7 @@ async def test_the_watermark_stays_while_a_system_does_not_report() -> None:
     world.until = {}
     refresher, _ = world.refresher()
     await refresher.refresh(LEASE)
-    assert world.known == COMPLETE
+    assert world.copy_state == COMPLETE
     assert world.copied == ["a"]
 
 
@@ -286,12 +286,12 @@ async def test_a_backlog_is_processed_before_the_watermark_advances() -> None:
     world = World(*(change(f"n{n}") for n in range(MAX_PAGES * 1_000 + 5)), state=COMPLETE)
     refresher, _ = world.refresher()
     assert not await refresher.refresh(LEASE)
-    assert world.known == COMPLETE
+    assert world.copy_state == COMPLETE
     assert await refresher.refresh(LEASE)
-    assert world.known == CopyState(UNTIL)
+    assert world.copy_state == CopyState(UNTIL)
 
 
-async def test_large_changes_are_read_few_at_a_time() -> None:
+async def test_large_changes_are_read_in_small_pages() -> None:
     large = {"text": "x" * 100_000}
     world = World(*(replace(change(f"n{n}"), after=large) for n in range(600)), state=COMPLETE)
     refresher, _ = world.refresher()
@@ -304,13 +304,13 @@ async def test_an_unknown_copy_is_built() -> None:
     world = World(change("a"))
     refresher, builds = world.refresher()
     await refresher.refresh(LEASE)
-    token = world.known.build
+    token = world.copy_state.build
     assert token
-    assert world.known == CopyState(None, token)
-    while world.known.build:
+    assert world.copy_state == CopyState(None, token)
+    while world.copy_state.build:
         await asyncio.sleep(0)
         await refresher.refresh(LEASE)
-    assert world.known == CopyState(UNTIL)
+    assert world.copy_state == CopyState(UNTIL)
     assert builds.progress() == {}
 
 
@@ -319,34 +319,34 @@ def ids_of_the_partition(count: int) -> list[str]:
     return [*itertools.islice((id_ for id_ in ids if partition_of("notes", id_) == 0), count)]
 
 
-async def built(world: World, refresher: Refresher) -> None:
-    """Refresh up to the end of the build that begins, or goes on."""
+async def finish_build(world: World, refresher: Refresher) -> None:
+    """Refresh until the build, started or resumed by the first refresh, ends."""
     await refresher.refresh(LEASE)
-    while world.known.build:
+    while world.copy_state.build:
         await asyncio.sleep(0)
         await refresher.refresh(LEASE)
 
 
-async def test_a_build_that_leaves_many_objects_is_not_repeated_before_they_are_copied() -> None:
+async def test_a_build_with_many_stuck_objects_is_not_repeated_before_they_are_copied() -> None:
     world = World()
     world.objects = ids_of_the_partition(MAX_STUCK + 3)
     world.failing = {*world.objects}
     refresher, builds = world.refresher()
-    await built(world, refresher)
-    named = world.known
-    assert named == CopyState(None, "", tuple(world.objects[:MAX_STUCK]), more_stuck=True)
+    await finish_build(world, refresher)
+    stuck_state = world.copy_state
+    assert stuck_state == CopyState(None, "", tuple(world.objects[:MAX_STUCK]), more_stuck=True)
     await refresher.refresh(LEASE)
-    assert world.known == named
-    # One of them is left: what is not named is not searched for.
+    assert world.copy_state == stuck_state
+    # One of the recorded ids fails still: the unrecorded objects are not searched for.
     world.failing = {world.objects[0]}
     await refresher.refresh(LEASE)
-    assert world.known == CopyState(None, "", (world.objects[0],), more_stuck=True)
+    assert world.copy_state == CopyState(None, "", (world.objects[0],), more_stuck=True)
     assert builds.progress() == {}
-    # None is left: a build finds the others.
+    # No recorded id is left: a build finds the other objects.
     world.failing = set()
     await refresher.refresh(LEASE)
-    await built(world, refresher)
-    assert world.known == CopyState(UNTIL)
+    await finish_build(world, refresher)
+    assert world.copy_state == CopyState(UNTIL)
     assert {*world.objects} <= {*world.copied}
 
 
@@ -357,11 +357,11 @@ async def test_changes_of_many_objects_that_cannot_be_copied_start_no_build() ->
     refresher, builds = world.refresher()
     for _ in range(2):
         await refresher.refresh(LEASE)
-        assert world.known == CopyState(1, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
+        assert world.copy_state == CopyState(1, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
         assert builds.progress() == {}
 
 
-async def test_many_objects_that_are_stuck_during_a_build_are_built_again() -> None:
+async def test_many_objects_that_get_stuck_during_a_build_need_a_second_build() -> None:
     """They changed after the build had read them."""
     ids = [f"n{number:04}" for number in range(MAX_STUCK + 3)]
     world = World(*map(change, ids))
@@ -369,12 +369,12 @@ async def test_many_objects_that_are_stuck_during_a_build_are_built_again() -> N
     await refresher.refresh(LEASE)
     world.state = ViewPartition("first/0", world.state.copies)
     world.failing = {*ids}
-    await built(world, refresher)
-    assert world.known == CopyState(None, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
+    await finish_build(world, refresher)
+    assert world.copy_state == CopyState(None, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
     world.failing = set()
     await refresher.refresh(LEASE)
     await refresher.refresh(LEASE)
-    assert world.known.build
+    assert world.copy_state.build
     await builds.cancel()
 
 
@@ -382,19 +382,19 @@ async def test_the_build_of_a_failed_replica_is_restarted() -> None:
     world = World(state=CopyState(None, "theirs"))
     refresher, builds = world.refresher()
     await refresher.refresh(LEASE)
-    assert world.known.build not in ("", "theirs")
+    assert world.copy_state.build not in ("", "theirs")
     await builds.cancel()
 
 
 @pytest.mark.parametrize("generation", ["first", "another"])
-async def test_copies_are_built_anew_if_changes_are_missing(generation: str) -> None:
+async def test_copies_are_rebuilt_if_changes_are_missing(generation: str) -> None:
     world = World(change("a"), change("b"), state=COMPLETE)
     world.current, world.gone = generation, generation == "first"
     refresher, builds = world.refresher()
     await refresher.refresh(LEASE)
     assert world.state.cursor == f"{generation}/2"
-    assert world.known.until_tick is None
-    assert world.known.build
+    assert world.copy_state.until_tick is None
+    assert world.copy_state.build
     await builds.cancel()
 
 

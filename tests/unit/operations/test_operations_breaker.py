@@ -23,7 +23,7 @@ CALLS = (Read(Fragment("s", "d", "c", {}, {}), "x"),)
 
 
 class Scripted:
-    """A store whose reads fail as the test sets."""
+    """A store whose reads raise the `error` that the test sets."""
 
     def __init__(self) -> None:
         self.config = SystemConfig("s", "scripted", "memory:")
@@ -58,7 +58,11 @@ class Case:
         await self.fail(StoreUnavailable("away"), FAILURES_TO_OPEN)
 
     def circuits(self) -> list[bool]:
-        return [each.open for each in self.observations if isinstance(each, CircuitChanged)]
+        return [
+            observation.open
+            for observation in self.observations
+            if isinstance(observation, CircuitChanged)
+        ]
 
 
 @pytest.fixture
@@ -73,14 +77,14 @@ async def test_the_breaker_opens_after_consecutive_failures(case: Case) -> None:
     assert case.circuits() == []
     await case.fail(StoreUnavailable("away"))
     assert case.circuits() == [True]
-    called = case.store.calls
+    calls = case.store.calls
     with pytest.raises(StoreUnavailable):
         await case.guarded.read(CALLS)
-    assert case.store.calls == called
+    assert case.store.calls == calls
     assert 0 < case.guarded.breaker.retry_after_s <= FIRST_PAUSE_S
 
 
-async def test_a_refusal_is_an_answer(case: Case) -> None:
+async def test_a_refusal_is_no_failure(case: Case) -> None:
     await case.fail(StoreRefused("disk full"), 3 * FAILURES_TO_OPEN)
     assert case.circuits() == []
     await case.guarded.read(CALLS)
@@ -89,18 +93,18 @@ async def test_a_refusal_is_an_answer(case: Case) -> None:
 async def test_one_trial_at_a_time_and_its_success_closes(case: Case) -> None:
     await case.open()
     case.clock.elapsed_s += FIRST_PAUSE_S
-    started, goes_on = asyncio.Event(), asyncio.Event()
+    started, released = asyncio.Event(), asyncio.Event()
 
     async def trial() -> None:
         started.set()
-        await goes_on.wait()
+        await released.wait()
 
-    under_way = asyncio.create_task(case.guarded.guarded(trial))
+    task = asyncio.create_task(case.guarded.guarded(trial))
     await started.wait()
     with pytest.raises(StoreUnavailable):
         await case.guarded.read(CALLS)
-    goes_on.set()
-    await under_way
+    released.set()
+    await task
     assert case.circuits() == [True, False]
     await case.guarded.read(CALLS)
 
@@ -116,13 +120,15 @@ async def test_each_failed_trial_doubles_the_pause(case: Case) -> None:
 
 
 async def test_concurrent_failures_do_not_lengthen_the_pause(case: Case) -> None:
-    late = FAILURES_TO_OPEN * 4
+    calls = FAILURES_TO_OPEN * 4
 
     async def away() -> None:
         await asyncio.sleep(0)
         raise StoreUnavailable("away")
 
-    await asyncio.gather(*(case.guarded.guarded(away) for _ in range(late)), return_exceptions=True)
+    await asyncio.gather(
+        *(case.guarded.guarded(away) for _ in range(calls)), return_exceptions=True
+    )
     assert case.guarded.breaker.retry_after_s == FIRST_PAUSE_S
     assert case.circuits() == [True]
 
@@ -151,5 +157,5 @@ async def test_a_cancelled_call_is_neither_success_nor_failure(case: Case) -> No
 async def test_every_round_trip_is_observed(case: Case) -> None:
     await case.guarded.read(CALLS * 3)
     await case.fail(StoreTimeout("slow"))
-    finished = [each for each in case.observations if isinstance(each, StoreCallFinished)]
-    assert [(each.count, each.outcome) for each in finished] == [(3, "ok"), (1, "timeout")]
+    events = [event for event in case.observations if isinstance(event, StoreCallFinished)]
+    assert [(event.count, event.outcome) for event in events] == [(3, "ok"), (1, "timeout")]

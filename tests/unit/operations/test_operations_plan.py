@@ -1,4 +1,4 @@
-"""Planning and joining, without any store; and the form in which steps are kept."""
+"""Planning steps, merging fragments and encoding redo records, without a store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fragment(system: str, groups: dict[str, tuple[str, ...]]) -> Fragment:
 
 
 MAIN: dict[str, tuple[str, ...]] = {"main": ("title", "price", "at", "raw")}
-SPREAD = ClassRoute(
+SPLIT = ClassRoute(
     ClassSchema("articles", FIELDS),
     1,
     (fragment("a", MAIN), fragment("b", {"hits": ("hits",)})),
@@ -61,32 +61,32 @@ def test_a_class_on_one_system_needs_one_call() -> None:
     assert steps.first.remember is None
 
 
-def test_the_first_step_alone_has_conditions() -> None:
+def test_only_the_first_step_has_conditions() -> None:
     put = Put(*HEAD, Condition(present=True), values=VALUES)
-    steps = plan_write(SPREAD, put, {"main": 1, "hits": 2})
-    [rest] = steps.rest
+    steps = plan_write(SPLIT, put, {"main": 1, "hits": 2})
+    [second] = steps.rest
     assert (steps.first.expect, steps.first.require_present) == ({"main": 1}, True)
-    assert (rest.expect, rest.require_present) == ({}, False)
-    assert rest.values == {"hits": 1}
+    assert (second.expect, second.require_present) == ({}, False)
+    assert second.values == {"hits": 1}
 
 
 def test_a_put_that_must_not_replace_creates() -> None:
     put = Put(*HEAD, Condition(present=False), values=VALUES)
-    kinds = [write.kind for write in plan_write(SPREAD, put, {}).all]
+    kinds = [write.kind for write in plan_write(SPLIT, put, {}).all]
     assert kinds == [WriteKind.CREATE, WriteKind.REPLACE]
 
 
 def test_an_update_touches_only_the_groups_of_its_fields() -> None:
     operators = (OperatorCall("hits", Operator.INC, 1),)
     update = Update(*HEAD, values={"title": "u"}, operators=operators)
-    steps = plan_write(SPREAD, update, {})
+    steps = plan_write(SPLIT, update, {})
     assert [(w.fragment.system, w.groups) for w in steps.all] == [
         ("a", ("main",)),
         ("b", ("hits",)),
     ]
     assert steps.all[1].returning == ("hits",)
-    only = plan_write(SPREAD, replace(update, operators=()), {})
-    assert [write.fragment.system for write in only.all] == ["a"]
+    first_only = plan_write(SPLIT, replace(update, operators=()), {})
+    assert [write.fragment.system for write in first_only.all] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -104,32 +104,32 @@ def test_an_update_touches_only_the_groups_of_its_fields() -> None:
     ],
     ids=["create", "put", "delete", "update"],
 )
-def test_a_redo_record_gives_back_the_steps_that_were_put_in(
+def test_a_redo_record_restores_its_steps(
     operation: Create | Put | Update | Delete,
 ) -> None:
     steps = _steps_of(operation)
-    kept = orjson.loads(
-        orjson.dumps(dump_operation(PreparedOperation(LockTarget(SPREAD, "x"), steps)))
+    record = orjson.loads(
+        orjson.dumps(dump_operation(PreparedOperation(LockTarget(SPLIT, "x"), steps)))
     )
-    loaded = load_operation(SPREAD, kept, "m")
+    loaded = load_operation(SPLIT, record, "m")
     assert isinstance(loaded, PreparedOperation)
     assert loaded.steps == steps
 
 
-def test_a_step_that_changes_nothing_is_of_a_kind_that_older_versions_do_not_know() -> None:
+def test_a_step_without_changes_has_a_kind_unknown_to_older_versions() -> None:
     """They would apply it to a document of MongoDB as an empty one."""
     steps = _steps_of(Update(*HEAD, Condition(), "print"))
     assert [(write.kind, write.groups) for write in steps.all] == [(WriteKind.UPDATE, ())] * 2
-    kept = dump_operation(PreparedOperation(LockTarget(SPREAD, "x"), steps))
-    assert {step["kind"] for step in kept["steps"]}.isdisjoint(WriteKind.__members__)
-    loaded = load_operation(SPREAD, kept, "m")
+    record = dump_operation(PreparedOperation(LockTarget(SPLIT, "x"), steps))
+    assert {step["kind"] for step in record["steps"]}.isdisjoint(WriteKind.__members__)
+    loaded = load_operation(SPLIT, record, "m")
     assert isinstance(loaded, PreparedOperation)
     assert loaded.steps == steps
 
 
 def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
-    """Return steps as they are committed: under an intent, and without conditions."""
-    planned = plan_write(SPREAD, operation, {}).all
+    """Return steps as they are committed: with an intent, without conditions."""
+    planned = plan_write(SPLIT, operation, {}).all
     first, *rest = (
         replace(write, intent="m", remember="", require_present=False, creation_version=3)
         for write in planned
@@ -138,31 +138,31 @@ def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
 
 
 @pytest.mark.parametrize(
-    ("creation_versions", "known", "creation_version"),
+    ("creation_versions", "presence", "creation_version"),
     [((5, 5), (True, True), 5), ((5, None), (True, False), 5), ((None, 5), (False, True), None)],
     ids=["whole", "lacks a fragment", "left over"],
 )
 async def test_steps_contain_the_records_under_the_intents(
-    creation_versions: tuple[int | None, ...], known: tuple[bool, ...], creation_version: int | None
+    creation_versions: tuple[int | None, ...],
+    presence: tuple[bool, ...],
+    creation_version: int | None,
 ) -> None:
-    standings = [RecordState(version, {}, "m") for version in creation_versions]
-    held = LockedObject(
-        LockTarget(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True))
-    )
+    states = [RecordState(version, {}, "m") for version in creation_versions]
+    locked = LockedObject(LockTarget(SPLIT, "x"), dict(zip(SPLIT.fragments, states, strict=True)))
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())  # nothing is read for a put
-    [work] = await prepare([PendingOperation(Put(*HEAD, values=VALUES), held)], "m", calls)
-    assert isinstance(work, PreparedOperation)
-    assert work.steps is not None
-    assert tuple(step.require_present for step in work.steps.all) == known
-    assert tuple(step.creation_version for step in work.steps.all) == (None, creation_version)
+    [operation] = await prepare([PendingOperation(Put(*HEAD, values=VALUES), locked)], "m", calls)
+    assert isinstance(operation, PreparedOperation)
+    assert operation.steps is not None
+    assert tuple(step.require_present for step in operation.steps.all) == presence
+    assert tuple(step.creation_version for step in operation.steps.all) == (None, creation_version)
 
 
 def test_a_redo_record_of_removed_fields_applies_nothing() -> None:
-    kept = dump_operation(PreparedOperation(LockTarget(SPREAD, "x"), _steps_of(Delete(*HEAD))))
-    loaded = load_operation(WHOLE, kept, "m")
+    record = dump_operation(PreparedOperation(LockTarget(SPLIT, "x"), _steps_of(Delete(*HEAD))))
+    loaded = load_operation(WHOLE, record, "m")
     assert isinstance(loaded, PreparedOperation)
     assert loaded.steps is None
-    assert isinstance(load_operation(None, kept, "m"), Outcome)
+    assert isinstance(load_operation(None, record, "m"), Outcome)
 
 
 def fragment_record(
@@ -171,18 +171,18 @@ def fragment_record(
     return Record("x", creation_version, {group: creation_version}, values, intent, joint)
 
 
-def test_fragments_of_another_creation_are_not_shown() -> None:
+def test_fragments_of_another_creation_are_left_out() -> None:
     get = Get("news", "articles", "x")
     title = fragment_record(5, "main", {"title": "t"})
     for other in (fragment_record(3, "hits", {"hits": 9}), None):
-        seen = merge_records(SPREAD, get, [title, other])
-        assert seen is not None
-        assert (seen.values, seen.partial) == ({"title": "t"}, ("hits",))
-        assert seen.versions == {"hits": None, "main": 5}
-    both = merge_records(SPREAD, get, [title, fragment_record(5, "hits", {"hits": 9})])
+        merged = merge_records(SPLIT, get, [title, other])
+        assert merged is not None
+        assert (merged.values, merged.partial) == ({"title": "t"}, ("hits",))
+        assert merged.versions == {"hits": None, "main": 5}
+    both = merge_records(SPLIT, get, [title, fragment_record(5, "hits", {"hits": 9})])
     assert both is not None
     assert (both.values, both.partial) == ({"title": "t", "hits": 9}, ())
-    assert merge_records(SPREAD, get, [None, fragment_record(5, "hits", {"hits": 9})]) is None
+    assert merge_records(SPLIT, get, [None, fragment_record(5, "hits", {"hits": 9})]) is None
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_fragments_of_another_creation_are_not_shown() -> None:
         (("b", ""), ("a", "b"), ("main",), True),
         (("", ""), ("a", "b"), ("hits", "main"), False),
     ],
-    ids=["settled", "not yet applied", "hits behind", "main behind", "read between"],
+    ids=["applied", "not yet applied", "hits behind", "main behind", "read between"],
 )
 def test_fragments_of_different_joint_writes_are_partial(
     intents: tuple[str, str], joints: tuple[str, str], partial: tuple[str, ...], pending: bool
 ) -> None:
     title = fragment_record(5, "main", {"title": "t"}, intents[0], joints[0])
     hits = fragment_record(5, "hits", {"hits": 9}, intents[1], joints[1])
-    seen = merge_records(SPREAD, Get("news", "articles", "x"), [title, hits])
-    assert seen is not None
-    assert (seen.partial, seen.pending) == (partial, pending)
+    merged = merge_records(SPLIT, Get("news", "articles", "x"), [title, hits])
+    assert merged is not None
+    assert (merged.partial, merged.pending) == (partial, pending)

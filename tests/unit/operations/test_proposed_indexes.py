@@ -1,4 +1,4 @@
-"""Indexes that would help a query: which are proposed, and the patch that adds one."""
+"""Proposed indexes for a query, and the patch that adds one."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ CLASS: Final[dict[str, Any]] = {
     },
 }
 SCHEMA: Final = parse_schema("d", {"classes": {"c": CLASS}})
-OF: Final = SCHEMA.classes["c"]
+CLASS_SCHEMA: Final = SCHEMA.classes["c"]
 
 
 def fragment(system: str, *names: str) -> Fragment:
-    fields = {name: OF.fields[name] for name in names}
+    fields = {name: CLASS_SCHEMA.fields[name] for name in names}
     return Fragment(system, "d", "c", fields, {"main": names})
 
 
-WHOLE: Final = ClassRoute(OF, 1, (fragment("s", *OF.fields),))
-APART: Final = ClassRoute(
-    OF, 1, (fragment("s", *(n for n in OF.fields if n != "at")), fragment("t", "at"))
+WHOLE: Final = ClassRoute(CLASS_SCHEMA, 1, (fragment("s", *CLASS_SCHEMA.fields),))
+SPLIT: Final = ClassRoute(
+    CLASS_SCHEMA,
+    1,
+    (fragment("s", *(n for n in CLASS_SCHEMA.fields if n != "at")), fragment("t", "at")),
 )
 TIME: Final = "2026-01-01T00:00:00Z"
 OPEN: Final = {"eq": ["status", "open"]}
@@ -56,7 +58,7 @@ def proposed(document: Any, route: ClassRoute = WHOLE) -> tuple[tuple[str, ...],
     return proposed_indexes(parse_query_document(document, SCHEMA, "c").query, route)
 
 
-def every(*conditions: Any, **members: Any) -> Any:
+def all_of(*conditions: Any, **members: Any) -> Any:
     return {"filter": {"and": list(conditions)}, **members}
 
 
@@ -67,30 +69,30 @@ def every(*conditions: Any, **members: Any) -> Any:
         ({"filter": OPEN}, [("status",)]),
         ({"filter": {"eq": ["city", "x"]}}, []),
         ({"filter": {"eq": ["city", None]}, "order": ["city"]}, []),
-        (every(OPEN, SINCE), [("status", "at")]),
-        (every(SINCE, OPEN), [("status", "at")]),
-        (every(SINCE, COSTLY), [("at",)]),
-        (every(OPEN, order=[["at", "desc"]]), [("status", "at")]),
-        (every(OPEN, COSTLY, order=["at"]), [("status", "at")]),
-        (every(COSTLY, order=["at"]), [("total",)]),
-        (every(SINCE, order=["at", "total"]), [("at", "total")]),
-        (every(OPEN, order=["at", ["total", "desc"]]), [("status",)]),
-        (every(OPEN, order=[["at", "desc"], ["id", "desc"]]), [("status", "at")]),
+        (all_of(OPEN, SINCE), [("status", "at")]),
+        (all_of(SINCE, OPEN), [("status", "at")]),
+        (all_of(SINCE, COSTLY), [("at",)]),
+        (all_of(OPEN, order=[["at", "desc"]]), [("status", "at")]),
+        (all_of(OPEN, COSTLY, order=["at"]), [("status", "at")]),
+        (all_of(COSTLY, order=["at"]), [("total",)]),
+        (all_of(SINCE, order=["at", "total"]), [("at", "total")]),
+        (all_of(OPEN, order=["at", ["total", "desc"]]), [("status",)]),
+        (all_of(OPEN, order=[["at", "desc"], ["id", "desc"]]), [("status", "at")]),
         ({"order": ["status", "at"]}, [("status", "at")]),
-        (every({"eq": ["kind", "k"]}, SINCE), []),
+        (all_of({"eq": ["kind", "k"]}, SINCE), []),
         ({"filter": {"eq": ["kind", "k"]}}, []),
-        (every({"eq": ["kind", "k"]}, OPEN), [("kind", "status")]),
-        (every({"eq": ["at", TIME]}, {"eq": ["kind", "k"]}), []),
-        (every(OPEN, {"ge": ["hits", 3]}), [("status",)]),
-        (every(OPEN, {"in": ["total", ["1"]]}), [("status", "total")]),
-        (every({"eq": ["city", "x"]}, {"contains": ["tags", "a"]}), [("tags",)]),
-        (every(OPEN, {"contains": ["marks", 1]}), [("status",), ("marks",)]),
+        (all_of({"eq": ["kind", "k"]}, OPEN), [("kind", "status")]),
+        (all_of({"eq": ["at", TIME]}, {"eq": ["kind", "k"]}), []),
+        (all_of(OPEN, {"ge": ["hits", 3]}), [("status",)]),
+        (all_of(OPEN, {"in": ["total", ["1"]]}), [("status", "total")]),
+        (all_of({"eq": ["city", "x"]}, {"contains": ["tags", "a"]}), [("tags",)]),
+        (all_of(OPEN, {"contains": ["marks", 1]}), [("status",), ("marks",)]),
         ({"filter": {"contains": ["words", "a"]}}, []),
         ({"filter": {"contains": ["status", "a"]}}, []),
         ({"filter": {"contains": ["more.a", "a"]}}, []),
         ({"filter": {"eq": ["more.a", "a"]}, "order": ["more.a"]}, [("more.a",)]),
         ({"filter": {"between": ["more.a", 1, 2.5]}}, [("more.a",)]),
-        (every(OPEN, {"in": ["more.a.b", [1, "x"]]}), [("status",), ("more.a.b",)]),
+        (all_of(OPEN, {"in": ["more.a.b", [1, "x"]]}), [("status",), ("more.a.b",)]),
         ({"filter": {"eq": ["more.b.c", "a"]}}, []),
         ({"filter": {"eq": ["more.a", True]}}, []),
         ({"filter": {"in": ["more.a", ["x", None]]}}, []),
@@ -102,24 +104,27 @@ def every(*conditions: Any, **members: Any) -> Any:
         ({"filter": {"not": OPEN}}, []),
         ({"filter": {"ne": ["status", "open"]}}, []),
         ({"filter": {"eq": ["id", "x"]}}, []),
-        (every(OPEN, aggregate={"group": ["at"], "compute": {"n": {"count": "*"}}}), [("status",)]),
+        (
+            all_of(OPEN, aggregate={"group": ["at"], "compute": {"n": {"count": "*"}}}),
+            [("status",)],
+        ),
     ],
 )
-def test_indexes_are_proposed_by_what_they_answer(
+def test_indexes_are_proposed_for_conditions_and_orders(
     document: Any, indexes: list[tuple[str, ...]]
 ) -> None:
     assert list(proposed(document)) == indexes
 
 
-def test_an_index_has_no_more_fields_than_it_may() -> None:
+def test_an_index_has_a_maximum_of_fields() -> None:
     names = ["status", "city", "kind", "total"]
     equal = [{"eq": [name, "1"]} for name in names]
-    assert proposed(every(*equal, SINCE)) == (tuple(names),)
+    assert proposed(all_of(*equal, SINCE)) == (tuple(names),)
 
 
-def test_an_index_is_proposed_of_fields_in_one_place() -> None:
-    assert proposed(every(OPEN, SINCE, COSTLY), APART) == (("status",),)
-    assert proposed(every(SINCE, order=["at"]), APART) == (("at",),)
+def test_an_index_is_proposed_for_fields_of_one_fragment() -> None:
+    assert proposed(all_of(OPEN, SINCE, COSTLY), SPLIT) == (("status",),)
+    assert proposed(all_of(SINCE, order=["at"]), SPLIT) == (("at",),)
 
 
 @pytest.mark.parametrize(
@@ -140,24 +145,28 @@ def test_a_patch_adds_an_index(names: tuple[str, ...], members: Any) -> None:
     document = schema_document(SCHEMA)
     patch = index_patch(document, "c", names)
     assert patch == {"classes": {"c": members}}
-    after = parse_schema("d", merge_patch(document, patch)).classes["c"]
+    patched_class = parse_schema("d", merge_patch(document, patch)).classes["c"]
     if len(names) > 1:
-        assert after.indexes == (*OF.indexes, CompoundIndex(names))
+        assert patched_class.indexes == (*CLASS_SCHEMA.indexes, CompoundIndex(names))
     else:
         name, _, path = names[0].partition(".")
-        assert path in after.fields[name].indexed_paths if path else after.fields[name].index
+        assert (
+            path in patched_class.fields[name].indexed_paths
+            if path
+            else patched_class.fields[name].index
+        )
     assert index_patch(merge_patch(document, patch), "c", names) is None
 
 
 @pytest.mark.parametrize(
     "names", [("city",), ("kind", "at"), ("gone",), ("status", "gone"), ("more.b.c",), ("gone.a",)]
 )
-def test_what_cannot_be_added_has_no_patch(names: tuple[str, ...]) -> None:
+def test_an_index_that_cannot_be_added_has_no_patch(names: tuple[str, ...]) -> None:
     assert index_patch(schema_document(SCHEMA), "c", names) is None
     assert index_patch(schema_document(SCHEMA), "other", ("status",)) is None
 
 
-def test_bounds_that_are_tighter_stay() -> None:
+def test_tighter_bounds_stay() -> None:
     tags = {"type": "list", "items": "string", "max_length": 5}
     document = schema_document(parse_schema("d", {"classes": {"c": {"fields": {"t": tags}}}}))
     assert index_patch(document, "c", ("t",)) == {

@@ -1,4 +1,4 @@
-"""What a query costs while it is carried out, over a store in memory: slices of time, and bytes."""
+"""Costs of running queries over a store in memory: slices of time, and bytes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FRAGMENT = Fragment("model", "db", "things", FIELDS, {"main": tuple(FIELDS)})
 
 
 class Listing(SearchingModel):
-    """Finds records, and computes nothing; `limits` are those of the pages that were requested."""
+    """A store without aggregation that records the `limits` of the requested pages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ async def executor_of(
     clock: Clock | None = None,
     store: Listing | None = None,
 ) -> Executor:
-    """Return the executor of a class with these objects."""
+    """Return an executor for a class with these objects."""
     store, systems, unused = store or Listing(), Systems(), _any(None)
     await store.prepare(FRAGMENT)
     create = WriteKind.CREATE
@@ -83,11 +83,11 @@ def _any(value: object) -> Any:
     return value
 
 
-def numbered(count: int, **values: Any) -> dict[str, Values]:
+def numbered_objects(count: int, **values: Any) -> dict[str, Values]:
     return {f"{number:04}": {"n": number, **values} for number in range(count)}
 
 
-def averages(group: str) -> Aggregate:
+def averages_by(group: str) -> Aggregate:
     return Aggregate(((group,),), {"mean": Computation(Function.AVG, ("n",))})
 
 
@@ -100,13 +100,13 @@ async def test_the_event_loop_runs_while_groups_are_computed() -> None:
             ticks += 1
             await asyncio.sleep(0)
 
-    executor = await executor_of(numbered(count), Limits(), Ticking())
-    other = asyncio.create_task(tick())
-    query = Query("db", "things", aggregate=averages("n"), allow_scan=True)
+    executor = await executor_of(numbered_objects(count), Limits(), Ticking())
+    ticker = asyncio.create_task(tick())
+    query = Query("db", "things", aggregate=averages_by("n"), allow_scan=True)
     result = await executor.query(query)
-    other.cancel()
+    ticker.cancel()
     assert len(result.rows) == count
-    # Each object, each group that is computed, and each that is sorted is a slice of its own.
+    # Each object read, each group computed and each group sorted is its own slice.
     assert ticks >= 2.5 * count
 
 
@@ -126,37 +126,39 @@ async def pages_of(executor: Executor, query: Query) -> list[list[str]]:
         query = replace(query, after=result.next)
 
 
-@pytest.mark.parametrize("down", [False, True])
-async def test_a_page_of_large_objects_ends_early_and_the_next_one_goes_on(down: bool) -> None:
-    objects = numbered(50, text=LARGE)
+@pytest.mark.parametrize("descending", [False, True])
+async def test_a_page_of_large_objects_ends_early_and_the_next_one_goes_on(
+    descending: bool,
+) -> None:
+    objects = numbered_objects(50, text=LARGE)
     executor = await executor_of(objects, LIMITS)
-    pages = await pages_of(executor, replace(ALL, order=(OrderBy(("n",), down),)))
-    assert [id_ for page in pages for id_ in page] == sorted(objects, reverse=down)
-    # Within the limit are 20; that the last is left shows that more follow.
+    pages = await pages_of(executor, replace(ALL, order=(OrderBy(("n",), descending),)))
+    assert [id_ for page in pages for id_ in page] == sorted(objects, reverse=descending)
+    # 20 fit within the limit; leaving out the last shows that more follow.
     assert [len(page) for page in pages] == [19, 19, 12]
 
 
 async def test_an_object_beyond_the_limit_is_a_page_of_its_own() -> None:
-    executor = await executor_of(numbered(3, text=30 * LARGE), LIMITS)
+    executor = await executor_of(numbered_objects(3, text=30 * LARGE), LIMITS)
     assert await pages_of(executor, ALL) == [["0000"], ["0001"], ["0002"]]
 
 
 async def test_a_query_that_may_not_end_early_is_refused() -> None:
-    executor = await executor_of(numbered(21, text=LARGE), LIMITS)
+    executor = await executor_of(numbered_objects(21, text=LARGE), LIMITS)
     for query in (
         replace(ALL, may_end_early=False),
-        replace(ALL, aggregate=averages("text")),
+        replace(ALL, aggregate=averages_by("text")),
     ):
         with pytest.raises(TooCostly) as refused:
             await executor.query(query)
         assert refused.value.extra == {"bytes": LIMITS.bytes}
         assert refused.value.examined == 21
-    narrow = await executor.query(replace(ALL, fields=("n",), may_end_early=False))
-    assert len(narrow.items) == 21
+    result = await executor.query(replace(ALL, fields=("n",), may_end_early=False))
+    assert len(result.items) == 21
 
 
 async def test_a_query_that_finds_nothing_within_the_limit_is_refused() -> None:
-    """It has no last object, behind which the next page could begin."""
+    """It has no last object, after which the next page could start."""
 
     class Searching(Listing):
         def pushdown(
@@ -164,10 +166,10 @@ async def test_a_query_that_finds_nothing_within_the_limit_is_refused() -> None:
         ) -> Pushdown:
             return Pushdown(None, filter_, AccessPath.CLIENT_SCAN, ordered=True)
 
-    executor = await executor_of(numbered(50, text=LARGE), LIMITS, store=Searching())
-    few = await executor.query(replace(ALL, filter=Compare(Comparison.LT, ("n",), 10)))
-    assert [item.outcome.id for item in few.items] == [f"{number:04}" for number in range(9)]
-    assert few.next is not None
+    executor = await executor_of(numbered_objects(50, text=LARGE), LIMITS, store=Searching())
+    page = await executor.query(replace(ALL, filter=Compare(Comparison.LT, ("n",), 10)))
+    assert [item.outcome.id for item in page.items] == [f"{number:04}" for number in range(9)]
+    assert page.next is not None
     with pytest.raises(TooCostly):
         await executor.query(replace(ALL, filter=Compare(Comparison.GT, ("n",), 40)))
 
@@ -179,7 +181,7 @@ async def test_pages_of_the_store_adapt_to_the_sizes_of_objects() -> None:
         ({"text": LARGE}, ("n",), [401]),
     ):
         store = Listing()
-        executor = await executor_of(numbered(401, **values), Limits(), store=store)
+        executor = await executor_of(numbered_objects(401, **values), Limits(), store=store)
         result = await executor.query(replace(ALL, limit=400, fields=fields))
         assert (len(result.items), store.limits) == (400, limits)
     store.limits.clear()
@@ -190,18 +192,18 @@ async def test_pages_of_the_store_adapt_to_the_sizes_of_objects() -> None:
 async def test_sizes_of_many_elements_are_counted_in_a_thread() -> None:
     document = {"k": [["ab", b"cd"], {"e": 1}]}
     assert await sizes_of([{"d": document, "s": "abc"}, {}], ("d", "s")) == [17, 0]
-    here, threads = threading.get_ident(), set[int]()
+    main_thread, threads = threading.get_ident(), set[int]()
 
-    class Noted(dict[str, Any]):
+    class RecordingDict(dict[str, Any]):
         def get(self, name: str, default: Any = None) -> Any:
             threads.add(threading.get_ident())
             return super().get(name, default)
 
-    assert await sizes_of([Noted(d=[1] * 100_000)], ("d",)) == [800_000]
-    assert threads > {here}
+    assert await sizes_of([RecordingDict(d=[1] * 100_000)], ("d",)) == [800_000]
+    assert threads > {main_thread}
 
 
-def test_fields_of_bounded_size_are_not_looked_at() -> None:
+def test_fields_of_bounded_size_are_not_measured() -> None:
     fields = {
         "n": Field("n", FieldType.INTEGER),
         "short": Field("short", FieldType.STRING, max_length=100),

@@ -1,4 +1,4 @@
-"""What is due is removed in pages until none is left, whatever fails meanwhile."""
+"""Due records are removed in pages until none is left, whatever fails meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.operations.reaping import PAGE, Reap, reap_all
 
 
 class Backlog:
-    """Some things that are due."""
+    """Due records of one kind."""
 
     def __init__(self, due: int) -> None:
         self.due = due
@@ -30,34 +30,34 @@ async def refuse(_: int) -> int:
 
 
 async def reap(*reaps: Reap) -> None:
-    def listed() -> Sequence[Reap]:
+    def list_reaps() -> Sequence[Reap]:
         return reaps
 
-    await reap_all(listed, SystemClock())
+    await reap_all(list_reaps, SystemClock())
 
 
-async def test_nothing_that_is_due_is_left() -> None:
+async def test_no_due_record_is_left() -> None:
     backlogs = [Backlog(due) for due in (0, PAGE - 1, PAGE, 3 * PAGE + 5)]
-    await reap(*(each.reap for each in backlogs))
-    assert [each.due for each in backlogs] == [0, 0, 0, 0]
-    assert {limit for each in backlogs for limit in each.limits} == {PAGE}
+    await reap(*(backlog.reap for backlog in backlogs))
+    assert [backlog.due for backlog in backlogs] == [0, 0, 0, 0]
+    assert {limit for backlog in backlogs for limit in backlog.limits} == {PAGE}
 
 
-async def test_what_fails_keeps_no_other_from_its_end() -> None:
+async def test_a_failing_reap_does_not_stop_the_others() -> None:
     backlog = Backlog(3 * PAGE)
     with pytest.raises(Unavailable):
         await reap(refuse, backlog.reap)
     assert backlog.due == 0
 
 
-async def test_what_is_added_meanwhile_is_reaped_as_well() -> None:
+async def test_reaps_added_meanwhile_run_as_well() -> None:
     first, added = Backlog(2 * PAGE), Backlog(PAGE)
     calls = 0
 
-    def listed() -> Sequence[Reap]:
+    def list_reaps() -> Sequence[Reap]:
         nonlocal calls
         calls += 1
         return [first.reap, *([added.reap] if calls > 1 else [])]
 
-    await reap_all(listed, SystemClock())
+    await reap_all(list_reaps, SystemClock())
     assert (first.due, added.due) == (0, 0)

@@ -1,4 +1,4 @@
-"""What writes announce that they refer to: each object, or of very many the classes."""
+"""References that writes announce: each object, or only the class if there are very many."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_each_element_is_announced_once() -> None:
     ]
 
 
-def test_only_operators_that_add_refer() -> None:
+def test_only_operators_that_add_elements_refer() -> None:
     for operator, expected in ((Operator.PUSH, [("authors", "a")]), (Operator.REMOVE, [])):
         call = OperatorCall("by", operator, "a")
         assert (
@@ -35,7 +35,7 @@ def test_only_operators_that_add_refer() -> None:
         )
 
 
-def test_of_very_many_objects_the_class_is_announced() -> None:
+def test_very_many_objects_are_announced_by_their_class() -> None:
     writes = [put(*(f"{n}-{i}" for i in range(100))) for n in range(10)]
     assert len(referenced_objects(ROUTES, writes)) == 1_000
     assert referenced_objects(ROUTES, [*writes, put("one more")]) == [("authors", "")]

@@ -1,4 +1,4 @@
-"""JSON as paths: members, elements, numbers as they were written, what is empty or too deep."""
+"""JSON as paths: members, elements, numbers as written, empty and too deep values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_members_and_elements_have_paths() -> None:
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"a": null}', '{"a": []}'])
-def test_what_is_empty_has_a_path_and_no_value(text: str) -> None:
+def test_an_empty_value_has_a_path_and_no_value(text: str) -> None:
     assert [value for _, _, value in flatten("f", text)] == [None]
 
 
-def test_what_is_too_deep_stays_json() -> None:
+def test_a_too_deep_value_stays_json() -> None:
     value: Any = {"z": 1}
     for _ in range(MAX_DEPTH):
         value = [value]
@@ -35,14 +35,14 @@ def test_what_is_too_deep_stays_json() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", "no JSON"])
-def test_what_is_no_json_is_a_text(text: str) -> None:
+def test_invalid_json_is_a_text(text: str) -> None:
     assert list(flatten("f", text)) == [("f", "text", text)]
 
 
-def test_what_cannot_be_stored_is_replaced_in_values_and_names() -> None:
+def test_unstorable_characters_are_replaced_in_values_and_names() -> None:
     document = r'{"a\u0000": "b\u0000c", "\ud800": ["\udc00\ud800", "\ud83d\ude00"], "n": 1}'
-    found = list(flatten("f", document))
-    assert found == [
+    cells = list(flatten("f", document))
+    assert cells == [
         ("f.a\ufffd", "text", "b\ufffdc"),
         ("f.\ufffd[]", "text", "\ufffd\ufffd"),
         ("f.\ufffd[]", "text", "\U0001f600"),
@@ -50,7 +50,7 @@ def test_what_cannot_be_stored_is_replaced_in_values_and_names() -> None:
     ]
 
 
-def test_what_is_too_deep_can_be_stored() -> None:
-    document = "[" * MAX_DEPTH + r'{"\ud800": 1}' + "]" * MAX_DEPTH
+def test_a_too_deep_value_can_be_stored() -> None:
+    document = "[" * DEEPEST + r'{"\ud800": 1}' + "]" * DEEPEST
     ((_, _, text),) = flatten("f", document)
     assert text == '{"\ufffd": "1"}'

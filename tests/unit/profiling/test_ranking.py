@@ -1,4 +1,4 @@
-"""What a dependency is worth, and what is proposed by it: references, patches, blocking rules."""
+"""Scores of inclusion dependencies, and their proposals: references, patches, blocking rules."""
 
 from __future__ import annotations
 
@@ -24,23 +24,27 @@ def column(number: int, name: str) -> ProfiledColumn:
     return ProfiledColumn(number, table, path, CellType.TEXT)
 
 
-def scored(dependent: str, referenced: str, distinct: int, of: int, **more: int) -> dict[str, Any]:
-    values = {0: distinct, 1: more.get("values", of)}
+def scored_row(
+    dependent: str, referenced: str, dependent_count: int, referenced_count: int, **counts: int
+) -> dict[str, Any]:
+    values = {0: dependent_count, 1: counts.get("values", referenced_count)}
     ranking = Ranking((column(0, dependent), column(1, referenced)), values)
     return ranking.row(
         {
             "dependent": [0],
             "referenced": [1],
-            "distinct_dependent": distinct,
-            "distinct_referenced": of,
-            "missing": more.get("missing", 0),
+            "distinct_dependent": dependent_count,
+            "distinct_referenced": referenced_count,
+            "missing": counts.get("missing", 0),
         }
     )
 
 
 def test_a_row_has_an_id_that_a_class_accepts_and_no_other_one_has() -> None:
     names = ("orders.price", "orders.price/unit", f"orders.{'x' * 600}", "orders.\n")
-    ids = {scored(one, other, 3, 5)["id"] for one in names for other in names}
+    ids = {
+        scored_row(dependent, referenced, 3, 5)["id"] for dependent in names for referenced in names
+    }
     assert len(ids) == len(names) ** 2
     assert [id_ for id_ in ids if id_error(id_) is not None] == []
 
@@ -60,17 +64,17 @@ def test_names_are_compared_by_words(dependent: str, referenced: str, expected: 
     assert name_similarity(column(0, dependent), column(1, referenced)) == expected
 
 
-def test_a_key_a_name_many_values_and_coverage_count() -> None:
-    best = scored("orders.customer", "customers.id", 80, 100)["score"]
-    assert best > scored("orders.stars", "customers.id", 80, 100)["score"]
-    assert best > scored("orders.customer", "customers.id", 2, 100)["score"]
-    assert best > scored("orders.customer", "customers.id", 80, 1_000)["score"]
-    assert best > scored("orders.customer", "customers.id", 80, 100, values=200)["score"]
-    assert best > scored("orders.customer", "customers.id", 80, 100, missing=8)["score"]
+def test_key_name_values_and_coverage_raise_the_score() -> None:
+    best = scored_row("orders.customer", "customers.id", 80, 100)["score"]
+    assert best > scored_row("orders.stars", "customers.id", 80, 100)["score"]
+    assert best > scored_row("orders.customer", "customers.id", 2, 100)["score"]
+    assert best > scored_row("orders.customer", "customers.id", 80, 1_000)["score"]
+    assert best > scored_row("orders.customer", "customers.id", 80, 100, values=200)["score"]
+    assert best > scored_row("orders.customer", "customers.id", 80, 100, missing=8)["score"]
 
 
 def test_the_figures_of_a_dependency() -> None:
-    row = scored("orders.customer", "customers.id", 80, 100, missing=8)
+    row = scored_row("orders.customer", "customers.id", 80, 100, missing=8)
     assert (row["error"], row["coverage"], row["key"]) == (0.1, 0.72, 1.0)
     assert row["why"] == (
         "72 of 80 distinct values occur there; they are 72% of its distinct values. "
@@ -79,9 +83,9 @@ def test_the_figures_of_a_dependency() -> None:
 
 
 def test_a_reference_by_id_is_a_patch_and_a_copy() -> None:
-    (proposal,) = references(SPEC, [scored("orders.customer", "customers.id", 80, 100)], FIELDS)
-    added = {"type": "reference", "to": "people", "index": True}
-    assert proposal["patch"] == {"classes": {"orders": {"fields": {"customer_ref": added}}}}
+    (proposal,) = references(SPEC, [scored_row("orders.customer", "customers.id", 80, 100)], FIELDS)
+    reference = {"type": "reference", "to": "people", "index": True}
+    assert proposal["patch"] == {"classes": {"orders": {"fields": {"customer_ref": reference}}}}
     assert proposal["copy"] == "orders.customer:customer_ref"
     schema = {"classes": {"orders": {"fields": {"customer": {"type": "string"}}}}}
     merged: Any = merge_patch(schema, proposal["patch"])
@@ -89,37 +93,37 @@ def test_a_reference_by_id_is_a_patch_and_a_copy() -> None:
 
 
 def test_a_reference_by_another_key_looks_ids_up() -> None:
-    (proposal,) = references(SPEC, [scored("orders.email", "customers.email", 80, 100)], FIELDS)
+    (proposal,) = references(SPEC, [scored_row("orders.email", "customers.email", 80, 100)], FIELDS)
     assert proposal["patch"]["classes"]["people"] == {"fields": {"email": {"index": True}}}
     assert proposal["copy"] == "orders.email=people.email.id:email_ref"
 
 
-def test_what_is_no_key_or_filtered_or_named_already_has_no_patch() -> None:
-    row = scored("orders.customer", "customers.id", 80, 100, values=101)
+def test_a_non_key_a_filtered_input_and_an_existing_field_have_no_patch() -> None:
+    row = scored_row("orders.customer", "customers.id", 80, 100, values=101)
     (proposal,) = references(SPEC, [row], FIELDS)
     assert "patch" not in proposal
-    row = scored("orders.customer", "customers.id", 80, 100)
+    row = scored_row("orders.customer", "customers.id", 80, 100)
     (proposal,) = references(SPEC, [row], {**FIELDS, "orders": ["customer", "customer_ref"]})
     assert "patch" not in proposal
-    some = {"class": "people", "filter": {"eq": ["city", "Ulm"]}}
-    spec = IndSpec.parse({"inputs": {"orders": {"class": "orders"}, "customers": some}})
+    filtered_input = {"class": "people", "filter": {"eq": ["city", "Ulm"]}}
+    spec = IndSpec.parse({"inputs": {"orders": {"class": "orders"}, "customers": filtered_input}})
     (proposal,) = references(spec, [row], FIELDS)
     assert "patch" not in proposal
 
 
 def test_a_column_has_one_proposal_and_unlikely_ones_have_none() -> None:
-    likely = scored("orders.customer", "customers.id", 80, 100)
-    second = scored("orders.customer", "customers.number", 80, 100)
-    chance = scored("orders.stars", "customers.id", 3, 1_000)
-    proposals = references(SPEC, [likely, second, chance], FIELDS)
-    assert [one["referenced"] for one in proposals] == ["customers.id"]
+    likely = scored_row("orders.customer", "customers.id", 80, 100)
+    second = scored_row("orders.customer", "customers.number", 80, 100)
+    unlikely = scored_row("orders.stars", "customers.id", 3, 1_000)
+    proposals = references(SPEC, [likely, second, unlikely], FIELDS)
+    assert [proposal["referenced"] for proposal in proposals] == ["customers.id"]
 
 
-def test_blocking_rules_are_a_specification_of_linkage() -> None:
+def test_blocking_rules_are_a_linkage_specification() -> None:
     rows = [
-        scored("orders.email", "customers.email", 80, 100),
-        scored("orders.customer", "customers.id", 80, 100),
-        scored("orders.id", "customers.id", 80, 100),
+        scored_row("orders.email", "customers.email", 80, 100),
+        scored_row("orders.customer", "customers.id", 80, 100),
+        scored_row("orders.id", "customers.id", 80, 100),
     ]
     (job,) = blocking_rules(SPEC, rows, FIELDS)
     spec = OpenSpec.parse(job["spec"])
@@ -128,5 +132,5 @@ def test_blocking_rules_are_a_specification_of_linkage() -> None:
 
 
 def test_a_column_of_few_values_is_no_blocking_rule() -> None:
-    row = scored("orders.email", "customers.email", 3, 3, values=1_000)
+    row = scored_row("orders.email", "customers.email", 3, 3, values=1_000)
     assert blocking_rules(SPEC, [row], FIELDS) == []

@@ -1,4 +1,4 @@
-"""Candidates of several columns: combined by Apriori of what is known, within two tables."""
+"""Candidates of several columns: Apriori combines known ones within two tables."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ COLUMNS = tuple(
 )
 
 
-def pairs(*found: tuple[int, int]) -> list[Candidate]:
-    return [Candidate((a,), (b,)) for a, b in found]
+def pairs(*columns: tuple[int, int]) -> list[Candidate]:
+    return [Candidate((a,), (b,)) for a, b in columns]
 
 
-def test_two_of_the_same_tables_are_combined_once() -> None:
-    assert [*combine(pairs((0, 3), (1, 4)), COLUMNS)] == [Candidate((0, 1), (3, 4))]
+def test_two_candidates_of_the_same_tables_are_combined_once() -> None:
+    assert [*combined(pairs((0, 3), (1, 4)), COLUMNS)] == [Candidate((0, 1), (3, 4))]
 
 
 def test_different_tables_elements_and_one_column_twice_are_not_combined() -> None:
@@ -37,9 +37,9 @@ def test_different_tables_elements_and_one_column_twice_are_not_combined() -> No
     assert not [*combine(pairs((0, 3), (1, 3)), COLUMNS)]
 
 
-def test_three_need_all_pairs_among_them() -> None:
-    known = [Candidate((0, 1), (3, 4)), Candidate((0, 2), (3, 5))]
-    assert not [*combine(known, COLUMNS)]
-    assert [*combine([*known, Candidate((1, 2), (4, 5))], COLUMNS)] == [
+def test_three_columns_need_all_their_pairs() -> None:
+    candidates = [Candidate((0, 1), (3, 4)), Candidate((0, 2), (3, 5))]
+    assert not [*combined(candidates, COLUMNS)]
+    assert [*combined([*candidates, Candidate((1, 2), (4, 5))], COLUMNS)] == [
         Candidate((0, 1, 2), (3, 4, 5))
     ]
