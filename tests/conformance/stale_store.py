@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from examples.stored_record import StoredRecord, apply_write
 from mediator.base.clock import Clock
 from mediator.stores.port import Fragment, Read, Record, Status, SystemConfig, Write, WriteResult
-from tests.conformance.model_store import ModelStore, shown
+from tests.conformance.model_store import ModelStore, visible_record
 
 __all__ = ["Constant", "PerServer", "Replicas", "StaleStore", "Uniform", "Windows"]
 
@@ -155,7 +155,7 @@ class StaleStore(ModelStore):
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         rows = [self.replicas.read(key_of(call.fragment, call.id), self.server) for call in calls]
         return [
-            shown(row, call.fragment, call.id, call.fields)
+            visible_record(row, call.fragment, call.id, call.fields)
             if row is not None and row.is_live
             else None
             for call, row in zip(calls, rows, strict=True)
@@ -187,7 +187,7 @@ class StaleStore(ModelStore):
             newest, versions=dict(newest.versions), remembered=dict(newest.remembered)
         )
         result = apply_write(version, call, token, int(self.clock.now() * 1e6))
-        if result.status is Status.APPLIED and (taken := self.taken(call)):
+        if result.status is Status.APPLIED and (taken := self.find_taken(call)):
             return WriteResult(Status.TAKEN, taken=taken)
         if result.status is Status.APPLIED:
             self.claim(call)

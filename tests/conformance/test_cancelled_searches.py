@@ -22,7 +22,7 @@ from mediator.stores.port import SearchRequest, SystemConfig
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.scripts import PAGE
 from mediator.stores.redis.search.listing import MAX_RECORDS
-from tests.conformance.drawn_queries import Population, populated
+from tests.conformance.drawn_queries import Population, populate
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
 
@@ -45,7 +45,7 @@ async def searching(
     config = replace(config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=60.0)
     direct = kind(config)
     await direct.open()
-    found = await populated(direct)
+    found = await populate(direct)
     async with proxied(config) as (holding, through):
         store = kind(through)
         await store.open()

@@ -14,7 +14,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Fragment, LogPage, StoreUnavailable, SystemConfig
-from tests.conformance.real_stores import opened, opened_apart
+from tests.conformance.real_stores import isolated_postgres, opened
 
 
 @pytest.fixture(params=["redis", "postgresql"])
@@ -25,7 +25,7 @@ async def subject(
     config = replace(
         config_of[request.param], namespace=f"log{uuid.uuid4().hex[:10]}", deadline_s=30.0
     )
-    async with (opened if config.kind == "redis" else opened_apart)(config) as store:
+    async with (opened if config.kind == "redis" else isolated_postgres)(config) as store:
         scratch = Scratch(store)
         yield await scratch.subject(Field("n", FieldType.INTEGER), Field("doc", FieldType.DOCUMENT))
         await scratch.clear()

@@ -19,7 +19,7 @@ from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Fragment, SystemConfig
 from mediator.stores.postgres import PostgresStore, outbox, retention
 from mediator.stores.postgres.outbox import LOG, TransactionSnapshot
-from tests.conformance.real_stores import opened_apart
+from tests.conformance.real_stores import isolated_postgres
 
 LONG_S: Final = 60.0
 NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
@@ -28,7 +28,7 @@ NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
 @pytest.fixture(scope="module")
 async def store(postgresql_config: SystemConfig) -> AsyncIterator[PostgresStore]:
     config = replace(postgresql_config, namespace=NAMESPACE, deadline_s=30.0, durability="second")
-    async with opened_apart(config) as store:
+    async with isolated_postgres(config) as store:
         yield store
 
 

@@ -27,7 +27,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres import PostgresStore, retention
 from mediator.stores.postgres.write.prepared import shape_of
 from tests.conformance.in_order import in_order
-from tests.conformance.real_stores import opened_apart
+from tests.conformance.real_stores import isolated_postgres
 from tests.faults.conditions import eventually
 
 NAMESPACE: Final = f"fences_{uuid.uuid4().hex[:12]}"
@@ -47,7 +47,7 @@ async def config(postgresql_config: SystemConfig) -> SystemConfig:
 
 @pytest.fixture(scope="module")
 async def store(config: SystemConfig) -> AsyncIterator[PostgresStore]:
-    async with opened_apart(config) as store:
+    async with isolated_postgres(config) as store:
         yield store
 
 
