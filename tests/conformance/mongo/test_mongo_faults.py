@@ -218,8 +218,8 @@ async def test_each_of_many_documents_gets_one_of_many_intents(
         await put(store, fragment, id_)
     for round_ in range(20):
         intents = [f"{round_}.{n}" for n in range(6)]
-        summary = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
-        for key, states in zip(keys, zip(*summary, strict=True), strict=True):
+        state_lists = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
+        for key, states in zip(keys, zip(*state_lists, strict=True), strict=True):
             [intent] = {state.intent for state in states}
             assert intent in intents
             await store.unlock([key], intent)
