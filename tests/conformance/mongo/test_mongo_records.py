@@ -186,8 +186,8 @@ async def test_an_operation_that_is_archived_twice_is_remembered(
     await store.write(writes)
     full = await raw_document(store, fragment)
     async with opened(config) as other:
-        more = [increment(fragment, remember="f") for _ in range(2)]
-        await asyncio.gather(write_one(store, more[0]), write_one(other, more[1]))
+        increments = [increment(fragment, remember="f") for _ in range(2)]
+        await asyncio.gather(write_one(store, increments[0]), write_one(other, increments[1]))
         collection = store.link.session.collection(layout_of(fragment))
         lists = {"$set": {"_ops": full["_ops"]}, "$unset": {"_archived": ""}}
         await collection.update_one({"_id": "x"}, lists)
@@ -196,7 +196,7 @@ async def test_an_operation_that_is_archived_twice_is_remembered(
     assert await read_values(store, fragment) == {"n": MAX_REMEMBERED + 3}
 
 
-async def test_archived_operations_go_when_they_are_old_or_with_their_class(
+async def test_archived_operations_are_removed_when_old_or_with_their_class(
     config: SystemConfig, store: MongoStore, fragment: Fragment
 ) -> None:
     await put(store, fragment, n=0)

@@ -25,7 +25,7 @@ from mediator.stores.port import RETENTION_S, Fragment, SearchRequest, SystemCon
 from tests.conformance.real_stores import isolated_mongo
 
 NAMESPACE = "mongo_spans"
-MANY = 4_000
+RECORD_COUNT = 4_000
 FIELDS = {"n": Field("n", FieldType.INTEGER)}
 
 
@@ -61,7 +61,7 @@ async def scanned_count(store: MongoStore) -> int:
     return int(status["metrics"]["queryExecutor"]["scannedObjects"])
 
 
-@pytest.mark.parametrize("number", [PAGE, MANY])
+@pytest.mark.parametrize("number", [PAGE, RECORD_COUNT])
 async def test_reaping_examines_one_page_of_tombstones_that_are_not_due(
     store: MongoStore, number: int
 ) -> None:
@@ -79,13 +79,21 @@ async def test_reaping_resumes_where_it_stopped(store: MongoStore) -> None:
         "_ops": [{"op": "a", "time": stale}],
         "_fences": [{"token": "a", "time": stale}, {"token": "b", "time": young}],
     }
-    special: dict[int, Document] = {0: first, MANY - 3: {"tombstone": stale}, MANY - 1: last}
-    fragment = await create_class(store, [record(i, **special.get(i, {})) for i in range(MANY)])
-    rounds = [await store.reap(1_000) for _ in range(MANY // PAGE + 1)]
+    special: dict[int, Document] = {
+        0: first,
+        RECORD_COUNT - 3: {"tombstone": stale},
+        RECORD_COUNT - 1: last,
+    }
+    fragment = await create_class(
+        store, [record(i, **special.get(i, {})) for i in range(RECORD_COUNT)]
+    )
+    rounds = [await store.reap(1_000) for _ in range(RECORD_COUNT // PAGE + 1)]
     assert (sum(rounds), rounds[0]) == (3, 1)
     collection = store.link.session.collection(layout_of(fragment))
-    assert await collection.count_documents({}) == MANY - 1
-    remaining = [await collection.find_one({"_id": record(i)["_id"]}) for i in (0, MANY - 1)]
+    assert await collection.count_documents({}) == RECORD_COUNT - 1
+    remaining = [
+        await collection.find_one({"_id": record(i)["_id"]}) for i in (0, RECORD_COUNT - 1)
+    ]
     assert [[entry["op"] for entry in document["_ops"]] for document in remaining if document] == [
         ["b"],
         [],
@@ -128,7 +136,7 @@ async def _size(store: MongoStore, fragment: Fragment) -> int:
 
 
 async def test_a_class_is_scanned_in_ranges_without_gaps(store: MongoStore) -> None:
-    fragment = await create_class(store, [record(i) for i in range(MANY)])
+    fragment = await create_class(store, [record(i) for i in range(RECORD_COUNT)])
     layout = layout_of(fragment)
     ids = []
     async for span in spans(store.link.session, layout):
@@ -136,8 +144,8 @@ async def test_a_class_is_scanned_in_ranges_without_gaps(store: MongoStore) -> N
         ids += await _ids(store, layout, span)
         if store.link.session.is_stand_in:
             assert await scanned_count(store) - before <= 1_001
-    assert ids == [record(i)["_id"] for i in range(MANY)]
-    assert await store.count(fragment) == MANY
+    assert ids == [record(i)["_id"] for i in range(RECORD_COUNT)]
+    assert await store.count(fragment) == RECORD_COUNT
 
 
 async def _ids(store: MongoStore, layout: Layout, span: Document) -> list[str]:
@@ -147,7 +155,7 @@ async def _ids(store: MongoStore, layout: Layout, span: Document) -> list[str]:
 
 async def test_a_sweep_finds_pending_records_in_any_range(store: MongoStore) -> None:
     pending = (5, 1_500, 1_501, 3_999)
-    documents = [record(i, _pending=["e"] if i in pending else []) for i in range(MANY)]
+    documents = [record(i, _pending=["e"] if i in pending else []) for i in range(RECORD_COUNT)]
     fragment = await create_class(store, documents)
     ids = [documents[i]["_id"] for i in pending]
     assert await store.sweep(fragment, None, 10) == ids
@@ -157,7 +165,7 @@ async def test_a_sweep_finds_pending_records_in_any_range(store: MongoStore) -> 
 
 
 async def test_listing_a_page_scans_only_that_page(store: MongoStore) -> None:
-    fragment = await create_class(store, [record(i) for i in range(MANY)])
+    fragment = await create_class(store, [record(i) for i in range(RECORD_COUNT)])
     before = await scanned_count(store)
     records = await store.scan(fragment, record(1_999)["_id"], 50)
     assert [row.id for row in records] == [record(2_000 + i)["_id"] for i in range(50)]
@@ -165,8 +173,8 @@ async def test_listing_a_page_scans_only_that_page(store: MongoStore) -> None:
 
 
 async def test_a_page_of_a_search_scans_only_its_range_of_ids(store: MongoStore) -> None:
-    fragment = await create_class(store, [record(i) for i in range(MANY)])
-    below = Compare(Comparison.LT, ("n",), MANY)
+    fragment = await create_class(store, [record(i) for i in range(RECORD_COUNT)])
+    below = Compare(Comparison.LT, ("n",), RECORD_COUNT)
     first = await store.find(SearchRequest(fragment, below, (), 50))
     before = await scanned_count(store)
     second = await store.find(SearchRequest(fragment, below, (), 50, resume=first.resume))

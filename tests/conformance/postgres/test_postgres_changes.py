@@ -113,7 +113,9 @@ async def test_durability_is_observed_as_set(
     assert facts.replicas == 0
 
 
-async def test_a_user_that_may_not_make_the_namespace(config: SystemConfig, admin: Any) -> None:
+async def test_a_user_that_may_not_create_the_namespace_is_refused(
+    config: SystemConfig, admin: Any
+) -> None:
     role = f"portolan_{uuid.uuid4().hex[:8]}"
     await admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret-word'")
     database, port, host = await admin.fetchrow(
@@ -170,10 +172,10 @@ async def test_intents_are_set_in_one_round_trip(
     assert {state.creation_version for state in states[1:]} <= {None}
 
 
-async def test_redo_records_go_with_their_intents(
+async def test_redo_records_are_removed_with_their_intents(
     store: PostgresStore, admin: Any, subject: Fragment
 ) -> None:
-    """They leave the table, and are not only hidden: the row would carry them for ever."""
+    """Their column is cleared, not only hidden: the row would carry them for ever."""
     key, query = (subject, "x"), f"SELECT _redo FROM {table_of(subject)} WHERE id = 'x'"
     for kind in (WriteKind.CREATE, WriteKind.UPDATE, WriteKind.REPLACE, WriteKind.DELETE):
         await store.lock([key], "m", "redo")

@@ -232,7 +232,7 @@ async def test_idle_sessions_that_were_terminated_are_not_used(
     await other.close()
 
 
-async def test_a_class_that_was_never_prepared(store: PostgresStore) -> None:
+async def test_a_class_that_was_never_prepared_is_refused(store: PostgresStore) -> None:
     fragment = fragment_of(Field("n", FieldType.INTEGER))
     with pytest.raises(StoreRefused):
         await get(store, fragment, "x")
@@ -240,7 +240,9 @@ async def test_a_class_that_was_never_prepared(store: PostgresStore) -> None:
         await put(store, fragment, "x", n=1)
 
 
-async def test_names_that_the_fragment_lacks(store: PostgresStore, subject: Fragment) -> None:
+async def test_names_that_the_fragment_lacks_are_refused(
+    store: PostgresStore, subject: Fragment
+) -> None:
     bad = 'n" = 1; DROP TABLE x; --'
     calls: list[dict[str, Any]] = [
         {"values": {bad: 1}},

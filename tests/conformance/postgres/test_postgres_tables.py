@@ -160,10 +160,10 @@ async def test_names_of_null_fields_are_erased_with_the_fields(
         steps += 1
     assert steps == 2
     rows = await admin.fetch(f"SELECT id, _nulls FROM {table_of(small)} ORDER BY id")
-    both = [field.name for field in many[:2]]
+    remaining = [field.name for field in many[:2]]
     assert {row["id"]: sorted(row["_nulls"]) for row in rows} == {
         "w": [],
-        **dict.fromkeys("xyz", sorted(both)),
+        **dict.fromkeys("xyz", sorted(remaining)),
     }
     await store.drop(small)
 
@@ -312,10 +312,12 @@ async def test_replicas_build_one_after_the_other(
     await store.prepare(before)
     await put(store, before, "x", name="a", n=1)
     async with open_write(config, before):
-        both = [asyncio.create_task(replica.prepare(after, before)) for replica in (store, other)]
+        preparing = [
+            asyncio.create_task(replica.prepare(after, before)) for replica in (store, other)
+        ]
         await wait_for_build(admin, after)
         assert len(await building(admin, after)) == 1
-    await asyncio.gather(*both)
+    await asyncio.gather(*preparing)
     assert await invalid_count(admin, after) == 0
     await store.drop(after)
     await other.close()

@@ -53,17 +53,19 @@ async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
         calls = [apply(fragment, f"{n}", hit, groups=("hits",)) for n in range(40)]
         await store.write(calls)
         await server.echo("done")
-        trimmed, added = 0, []
+        trim_count, added_operations = 0, []
         async for event in monitor.listen():
-            words = event["command"].split(" ")
-            if words[0] == "ECHO":
+            arguments = event["command"].split(" ")
+            if arguments[0] == "ECHO":
                 break
-            if words[0] == "XADD":
-                trimmed += words[2] == "MAXLEN"
-                added.append(words[words.index("operation") + 1])
-    assert trimmed == config.partitions
-    assert sorted(added) == sorted(call.operation for call in calls)
+            if arguments[0] == "XADD":
+                trim_count += arguments[2] == "MAXLEN"
+                added_operations.append(arguments[arguments.index("operation") + 1])
+    assert trim_count == config.partitions
+    assert sorted(added_operations) == sorted(call.operation for call in calls)
     for partition in range(config.partitions):
         partition_of = Layout(fragment, config).partition
         operations = [call.operation for call in calls if partition_of(call.id) == partition]
-        assert [operation for operation in added if operation in operations] == operations
+        assert [
+            operation for operation in added_operations if operation in operations
+        ] == operations

@@ -89,11 +89,11 @@ async def test_intents_on_many_records_take_few_calls(
         zip(ids[::2], await store.write([put(fragment, i) for i in ids[::2]]), strict=True)
     )
     keys = [(fragment, id_) for id_ in ids]
-    before = await scripts_called(server)
+    before = await script_calls(server)
     locked = await store.lock(keys, "m")
     counts = Counter(map(Layout(fragment, config).partition, ids))
     script_count = sum(-(-count // MAX_WRITES) for count in counts.values())
-    assert await scripts_called(server) - before == script_count < len(ids)
+    assert await script_calls(server) - before == script_count < len(ids)
     for id_, state in zip(ids, locked, strict=True):
         result = stored.get(id_)
         expected = (result.creation_version, result.versions) if result else (None, {})
@@ -127,7 +127,7 @@ async def test_an_intent_on_an_absent_record_does_not_expire(
     await store.lock(keys, "m", "redo")
     records = await keys_of(server, config, f"{fragment.class_name}:r:")
     assert [await server.pttl(key) for key in records] == [-1, -1]
-    # The deletion of another record forgets which tombstones have expired.
+    # Deleting another record drops expired tombstones from their index.
     await write_one(store, put(fragment, "other", hits=1))
     await write_one(store, make_write(fragment, "other", WriteKind.DELETE))
     await store.unlock(keys, "m")
@@ -150,5 +150,5 @@ async def test_intents_of_renamed_classes_carry_redo_records(
         await intents.unlock(keys, "m")
 
 
-async def scripts_called(server: Server) -> int:
+async def script_calls(server: Server) -> int:
     return int((await server.info("commandstats"))["cmdstat_evalsha"]["calls"])

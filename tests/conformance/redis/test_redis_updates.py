@@ -95,8 +95,8 @@ async def test_updates_in_one_call_have_the_effects_of_the_general_script(
             outcomes = [(r.status, r.values, r.failure, r.intent) for r in results]
             runs.append((outcomes, [r and r.values for r in records]))
         assert runs[0] == runs[1], KINDS[special]
-    listed = await in_order(store, fragment, "hits", limit=10_000)
-    quick, other = split_by_path([(record.id, record.values.get("hits")) for record in listed])
+    page = await in_order(store, fragment, "hits", limit=10_000)
+    quick, other = split_by_path([(record.id, record.values.get("hits")) for record in page])
     assert quick == other
     entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
     quick, other = split_by_path([(f[b"object"].decode(), constant_fields(f)) for f in entries])

@@ -31,7 +31,7 @@ COUNT = {"n": Computation(Function.COUNT)}
 LONG = "x" * 600
 
 
-MANY = 4_000
+RECORD_COUNT = 4_000
 
 
 FIELDS = (

@@ -21,14 +21,14 @@ def floats() -> list[float]:
     rng = random.Random(1)
     arbitrary = [struct.unpack("d", rng.randbytes(8))[0] for _ in range(5_000)]
     round_ = [float(rng.randrange(10**5) * 10**k) for k in range(13, 40) for _ in range(200)]
-    whole = [float(rng.randrange(2**53, 2**80)) for _ in range(5_000)]
+    integers = [float(rng.randrange(2**53, 2**80)) for _ in range(5_000)]
     powers = [math.ldexp(1.0, exponent) for exponent in range(-1074, 1024)]
     neighbours = [
         math.nextafter(number, side) for number in (*round_, *powers) for side in (0.0, 1e308)
     ]
     return [
         number
-        for number in (*arbitrary, *round_, *whole, *powers, *neighbours)
+        for number in (*arbitrary, *round_, *integers, *powers, *neighbours)
         if math.isfinite(number)
     ]
 

@@ -33,7 +33,7 @@ from mediator.stores.postgres import PostgresStore
 from tests.conformance.postgres.search.searches import (
     COUNT,
     LONG,
-    MANY,
+    RECORD_COUNT,
     eq,
     find_records,
     ge,
@@ -261,12 +261,12 @@ async def test_positions_among_nulls_use_the_index(
 
 async def test_estimates_are_those_of_the_planner(store: PostgresStore, many: Fragment) -> None:
     """The table is analysed: numbers are exact for all records, and approximate for some."""
-    assert await store.estimate(many, None, deadline_s=10.0) == MANY
-    half = await store.estimate(many, ge("n", MANY // 2), deadline_s=10.0)
-    assert MANY // 4 < half < MANY
+    assert await store.estimate(many, None, deadline_s=10.0) == RECORD_COUNT
+    half = await store.estimate(many, ge("n", RECORD_COUNT // 2), deadline_s=10.0)
+    assert RECORD_COUNT // 4 < half < RECORD_COUNT
     for filter_ in EXACT:
         assert store.estimates(many, filter_)
-        assert await store.estimate(many, filter_, deadline_s=10.0) <= MANY
+        assert await store.estimate(many, filter_, deadline_s=10.0) <= RECORD_COUNT
     assert not store.estimates(many, eq("tags", ["x"]))
     with pytest.raises(StoreRefused):
         await store.estimate(many, eq("tags", ["x"]), deadline_s=10.0)

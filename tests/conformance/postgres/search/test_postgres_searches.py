@@ -151,7 +151,7 @@ async def test_a_page_of_large_values_ends_early_and_resumes(
 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the server, which ends statements in time; a stalled machine reports it late."""
+    """Leave the end of a statement to the server: a stalled machine reports it late."""
     monkeypatch.setattr(searcher, "GRACE_S", 60.0)
 
 
