@@ -1,4 +1,4 @@
-"""A class with every type of field, records with values at the edges, and filters drawn for it."""
+"""A class with every type of field, records with edge values, and generated filters."""
 
 from __future__ import annotations
 
@@ -114,14 +114,16 @@ PATHS: tuple[Path, ...] = tuple(
 RECORDS = 100
 
 
-class Searching(Store, Queryable, Protocol):
-    """A store that searches."""
+class QueryableStore(Store, Queryable, Protocol):
+    """A store that answers searches."""
 
 
 class Population:
-    """A store that has a class of records, and these; not shown with every example."""
+    """A store, a class in it and the class's records; Hypothesis prints none of them."""
 
-    def __init__(self, store: Searching, fragment: Fragment, records: Mapping[str, Values]) -> None:
+    def __init__(
+        self, store: QueryableStore, fragment: Fragment, records: Mapping[str, Values]
+    ) -> None:
         self.store = store
         self.fragment = fragment
         self.records = dict(records)
@@ -135,7 +137,7 @@ class Population:
 
 
 def drawn_records() -> dict[str, Values]:
-    """Make records, the same every time: missing, null and edge values of every field."""
+    """Return the same records every time: missing, null and edge values of every field."""
     draw = random.Random(7)
     ids = [*IDS, *(f"{draw.choice(IDS)}{number}" for number in range(RECORDS - len(IDS)))]
     return {id_: _values(draw) for id_ in ids}
@@ -161,8 +163,8 @@ def _values(draw: random.Random) -> Values:
     return values
 
 
-async def populated(store: Searching) -> Population:
-    """Make a class of the records, next to one that was deleted."""
+async def populate(store: QueryableStore) -> Population:
+    """Create a class with the records, and a deleted one."""
     groups = {"main": tuple(FIELDS)}
     name = f"c{uuid.uuid4().hex[:12]}"
     fragment = Fragment(store.config.name, "d", name, FIELDS, groups, indexes=COMPOUND)
@@ -178,7 +180,7 @@ def _creation(fragment: Fragment, id_: str, values: Values) -> Write:
     return Write(fragment, id_, WriteKind.CREATE, uuid.uuid4().hex, ("main",), values)
 
 
-def _compared(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
+def _comparisons(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
     values = st.sampled_from(pool)
     nullable = values | st.none()
     comparisons = [c for c in Comparison if c not in (Comparison.EQ, Comparison.NE)]
@@ -212,7 +214,7 @@ PATTERNS = st.one_of(
 )
 
 
-def _textual(path: Path) -> st.SearchStrategy[Filter]:
+def _text_matches(path: Path) -> st.SearchStrategy[Filter]:
     return st.one_of(
         st.builds(Like, st.just(path), PATTERNS),
         st.builds(Contains, st.just(path), st.sampled_from(TEXTS)),
@@ -222,13 +224,13 @@ def _textual(path: Path) -> st.SearchStrategy[Filter]:
 def _leaves() -> st.SearchStrategy[Filter]:
     json = [value for value in JSONS if isinstance(value, str | int | float)]
     return st.one_of(
-        *(_compared((name,), POOLS[name]) for name in SCALARS),
-        _compared(ID, IDS),
-        *(_textual(path) for path in (("s",), ("w",), ("r",), ID, ("names", "a"))),
-        *(_compared(path, json) for path in PATHS),
+        *(_comparisons((name,), POOLS[name]) for name in SCALARS),
+        _comparisons(ID, IDS),
+        *(_text_matches(path) for path in (("s",), ("w",), ("r",), ID, ("names", "a"))),
+        *(_comparisons(path, json) for path in PATHS),
         *(st.builds(Like, st.just(path), PATTERNS) for path in PATHS[:3]),
-        *(_compared(("names", key), TEXTS) for key in KEYS[:4]),
-        *(_compared(("hits", key), INTEGERS) for key in KEYS[:4]),
+        *(_comparisons(("names", key), TEXTS) for key in KEYS[:4]),
+        *(_comparisons(("hits", key), INTEGERS) for key in KEYS[:4]),
         st.sampled_from(TEXTS).map(lambda text: Contains(("tags",), text)),
         st.sampled_from(INTEGERS).map(lambda number: Contains(("log",), number)),
         st.sampled_from(FLOATS).map(lambda number: Contains(("scores",), number)),
@@ -241,29 +243,31 @@ LEAVES = _leaves()
 FILTERS = st.recursive(
     LEAVES,
     lambda operands: st.one_of(
-        st.lists(operands, max_size=3).map(lambda some: And(tuple(some))),
-        st.lists(operands, max_size=3).map(lambda some: Or(tuple(some))),
+        st.lists(operands, max_size=3).map(lambda members: And(tuple(members))),
+        st.lists(operands, max_size=3).map(lambda members: Or(tuple(members))),
         operands.map(Not),
     ),
     max_leaves=6,
 )
 
 
-def _on_one_index(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
-    """Draw conditions on one field, each of which leaves intervals of its index."""
-    conditions = _compared(path, pool).filter(
-        lambda each: not (isinstance(each, Compare) and each.comparison is Comparison.NE)
+def _index_conditions(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
+    """Draw conditions on one field that map to intervals of its index."""
+    conditions = _comparisons(path, pool).filter(
+        lambda condition: (
+            not (isinstance(condition, Compare) and condition.comparison is Comparison.NE)
+        )
     )
     missing = st.just(Not(Exists(path)))
-    some = st.lists(conditions | missing, min_size=1, max_size=3)
-    return some.map(lambda operands: operands[0] if len(operands) == 1 else And(tuple(operands)))
+    lists = st.lists(conditions | missing, min_size=1, max_size=3)
+    return lists.map(lambda operands: operands[0] if len(operands) == 1 else And(tuple(operands)))
 
 
 INDEXED = st.one_of(
-    *(_on_one_index((name,), POOLS[name]) for name in SCALARS if FIELDS[name].index),
-    _on_one_index(ID, IDS).filter(lambda each: Not(Exists(ID)) not in conjuncts(each)),
+    *(_index_conditions((name,), POOLS[name]) for name in SCALARS if FIELDS[name].index),
+    _index_conditions(ID, IDS).filter(lambda filter_: Not(Exists(ID)) not in conjuncts(filter_)),
 )
-"""Filters that come to intervals of one index."""
+"""Filters that map to intervals of one index."""
 
 ORDERS = st.one_of(
     st.just(()),
@@ -288,13 +292,15 @@ async def check(
     limit: int,
     after: int,
 ) -> None:
-    """Compare a search with the same over plain values, from the start and beyond a record."""
+    """Compare a search with the oracle, from the start and after a record."""
     records, subject = population.records, ScratchClass(population.store, population.fragment)
     searched = SearchedClass(subject, population.store, records)
     await searched.check(filter_, order, limit=limit)
     plan = searched.plan(filter_, order)
     if plan.ordered:
-        seen = sorted(records)[after % len(records)]
-        found = await searched.pages(plan, order, limit, after=searched.position(seen, order))
-        ids = searched.in_order([*{seen, *matching(plan.pushed, records)}], order)
-        assert [record.id for record in found] == ids[ids.index(seen) + 1 :]
+        last_id = sorted(records)[after % len(records)]
+        remaining = await searched.pages(
+            plan, order, limit, after=searched.position(last_id, order)
+        )
+        ids = searched.in_order([*{last_id, *matching(plan.pushed, records)}], order)
+        assert [record.id for record in remaining] == ids[ids.index(last_id) + 1 :]

@@ -1,4 +1,4 @@
-"""Searches in the order of one field."""
+"""Searches ordered by one field."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def in_order(
     after: tuple[Any, str] | None = None,
     fields: tuple[str, ...] | None = None,
 ) -> list[Record]:
-    """Return records in the order of a field, beyond a value and an id."""
+    """Return records ordered by a field, after a value and an id."""
     position = None if after is None else Position((after[0],), after[1])
     order = (OrderBy((name,), descending),)
-    find = SearchRequest(fragment, None, order, limit, position, fields=fields)
-    return list((await store.find(find)).records)
+    request = SearchRequest(fragment, None, order, limit, position, fields=fields)
+    return list((await store.find(request)).records)

@@ -1,4 +1,4 @@
-"""The port in memory, to test the suite itself with; and the reference for the stores' property."""
+"""An in-memory store: it tests the conformance suite, and is the model of the property tests."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["ModelStore", "shown"]
+__all__ = ["ModelStore", "visible_record"]
 
 
 class ModelStore:
-    """What the docstrings of the port say, and no more."""
+    """Does what the docstrings of the port say, and no more."""
 
     def __init__(self, config: SystemConfig | None = None) -> None:
         self.config = config or SystemConfig("model", "model", "memory:")
@@ -100,14 +100,14 @@ class ModelStore:
         row = self.row(write.fragment, write.id)
         if not row.intent or row.intent != write.intent:
             return None
-        taken = self.taken(write)
+        taken = self.find_taken(write)
         if taken is None:
             key = _key(write.fragment, write.id)
             self.reserved[key] = {**self.reserved.get(key, {}), **write.claims}
         return taken
 
-    def taken(self, write: Write) -> TakenClaim | None:
-        """Find what another record claims of what a write claims."""
+    def find_taken(self, write: Write) -> TakenClaim | None:
+        """Return a claim of the write that another record holds."""
         fragment = write.fragment
         for constraint, claim in write.claims.items():
             for id_, row in self.newest(fragment).items():
@@ -147,26 +147,26 @@ class ModelStore:
     ) -> list[Record]:
         start = (after or "").encode()
         ids = sorted((i for i, r in self.rows(fragment).items() if r.is_live), key=str.encode)
-        found = [i for i in ids if i.encode() > start][:limit]
-        return [self.record(fragment, i, fields) for i in found]
+        page = [i for i in ids if i.encode() > start][:limit]
+        return [self.record(fragment, i, fields) for i in page]
 
     async def count(self, fragment: Fragment) -> int:
         return sum(row.is_live for row in self.rows(fragment).values())
 
     def rows(self, fragment: Fragment) -> dict[str, StoredRecord]:
-        """What reads see."""
+        """Return the rows that reads see."""
         return self.classes[fragment.database, fragment.class_name]
 
     def newest(self, fragment: Fragment) -> dict[str, StoredRecord]:
-        """What writes see of all records."""
+        """Return the rows that writes see."""
         return self.rows(fragment)
 
     def row(self, fragment: Fragment, id_: str) -> StoredRecord:
-        """What writes see."""
+        """Return the row that writes see."""
         return self.rows(fragment).setdefault(id_, StoredRecord())
 
     def record(self, fragment: Fragment, id_: str, fields: tuple[str, ...] | None) -> Record:
-        return shown(self.rows(fragment)[id_], fragment, id_, fields)
+        return visible_record(self.rows(fragment)[id_], fragment, id_, fields)
 
     def apply(self, call: Write, token: str) -> WriteResult:
         row, clock_us = self.row(call.fragment, call.id), time.time_ns() // 1_000
@@ -176,17 +176,17 @@ class ModelStore:
         result = apply_write(after, call, token, clock_us)
         if result.status is not Status.APPLIED:
             return result
-        if taken := self.taken(call):
+        if taken := self.find_taken(call):
             return WriteResult(Status.TAKEN, taken=taken)
         self.rows(call.fragment)[call.id] = after
         self.claim(call)
         return result
 
     def claim(self, write: Write) -> None:
-        """Note what a record claims after a write."""
+        """Store the claims of a record after a write."""
         key = _key(write.fragment, write.id)
-        kept = self.claimed.get(key, {}) if write.kind is WriteKind.UPDATE else {}
-        self.claimed[key] = {**kept, **write.claims}
+        previous = self.claimed.get(key, {}) if write.kind is WriteKind.UPDATE else {}
+        self.claimed[key] = {**previous, **write.claims}
         self.reserved.pop(key, None)
 
 
@@ -194,9 +194,9 @@ def _key(fragment: Fragment, id_: str) -> tuple[str, str, str]:
     return fragment.database, fragment.class_name, id_
 
 
-def shown(
+def visible_record(
     row: StoredRecord, fragment: Fragment, id_: str, fields: tuple[str, ...] | None
 ) -> Record:
-    """Return a record as a reader of the fragment gets it."""
+    """Return a record as readers of the fragment see it."""
     record = row.to_record(id_, fields)
     return replace(record, intent=row.intent, joint=row.joint) if fragment.joint else record

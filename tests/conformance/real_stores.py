@@ -1,4 +1,4 @@
-"""The stores that the suite is run against, by kind."""
+"""The stores that the suite tests, by kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mediator.stores.postgres import PostgresStore
 from mediator.stores.redis import RedisStore
 from tests.faults.conditions import eventually
 
-__all__ = ["STORES", "mongo_apart", "open_soon", "opened", "opened_apart"]
+__all__ = ["STORES", "isolated_mongo", "isolated_postgres", "open_soon", "opened"]
 
 STORES: Mapping[str, Callable[[SystemConfig], Store]] = {
     "redis": RedisStore,
@@ -37,10 +37,10 @@ async def opened(config: SystemConfig) -> AsyncIterator[Store]:
 
 async def open_soon(store: Store) -> None:
     """Open a store whose deadline is short: a busy machine may need another attempt."""
-    await eventually(partial(_opens, store))
+    await eventually(partial(_try_open, store))
 
 
-async def _opens(store: Store) -> bool:
+async def _try_open(store: Store) -> bool:
     try:
         await store.open()
     except (StoreTimeout, StoreUnavailable):
@@ -49,8 +49,8 @@ async def _opens(store: Store) -> bool:
 
 
 @asynccontextmanager
-async def opened_apart(config: SystemConfig) -> AsyncIterator[PostgresStore]:
-    """Open PostgreSQL's store in a namespace of the caller's own, which goes at the end."""
+async def isolated_postgres(config: SystemConfig) -> AsyncIterator[PostgresStore]:
+    """Open PostgreSQL's store in a namespace that is dropped at the end."""
     store = PostgresStore(config)
     await store.open()
     yield store
@@ -61,8 +61,8 @@ async def opened_apart(config: SystemConfig) -> AsyncIterator[PostgresStore]:
 
 
 @asynccontextmanager
-async def mongo_apart(config: SystemConfig) -> AsyncIterator[MongoStore]:
-    """Open MongoDB's store in a namespace of the caller's own, which goes at the end."""
+async def isolated_mongo(config: SystemConfig) -> AsyncIterator[MongoStore]:
+    """Open MongoDB's store in a namespace that is dropped at the end."""
     store = MongoStore(config)
     await store.open()
     yield store

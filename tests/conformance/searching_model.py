@@ -1,4 +1,4 @@
-"""Searches of the port in memory, to test the checks of searches with."""
+"""An in-memory store with searches: it tests the checks of searches."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ class SearchingModel(ModelStore):
 
     async def find(self, find: SearchRequest) -> SearchPage:
         key, after = sort_key(find.order), find.resume or find.after
-        chosen = await self._chosen(find.fragment, find.filter)
-        chosen.sort(key=lambda r: key(self.values(r), r.id))
+        matches = await self._matches(find.fragment, find.filter)
+        matches.sort(key=lambda r: key(self.values(r), r.id))
         if after is not None:
             is_beyond = beyond(find.order, after)
-            chosen = [r for r in chosen if is_beyond(self.values(r), r.id)]
-        page, rest = chosen[: find.limit], chosen[find.limit :]
-        resume = self.position(find.order, page[-1]) if rest else None
+            matches = [r for r in matches if is_beyond(self.values(r), r.id)]
+        page, remaining = matches[: find.limit], matches[find.limit :]
+        resume = self.position(find.order, page[-1]) if remaining else None
         return SearchPage([self.record(find.fragment, r.id, find.fields) for r in page], resume)
 
     def position(self, order: tuple[OrderBy, ...], record: Record) -> Position:
         return position_of(order, self.values(record), record.id)
 
-    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+    async def _matches(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
         rows = self.rows(fragment)
-        every = [self.record(fragment, i, None) for i, row in rows.items() if row.is_live]
-        return [r for r in every if filter_ is None or self.holds(filter_, self.values(r))]
+        records = [self.record(fragment, i, None) for i, row in rows.items() if row.is_live]
+        return [r for r in records if filter_ is None or self.holds(filter_, self.values(r))]
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         return True
@@ -82,12 +82,12 @@ class SearchingModel(ModelStore):
     ) -> list[ComputedGroup]:
         group, compute = aggregate.group, aggregate.compute
         groups: dict[str, tuple[Key, list[Lookup]]] = {} if group else {"()": ((), [])}
-        for record in await self._chosen(fragment, filter_):
+        for record in await self._matches(fragment, filter_):
             lookup = self.values(record)
             key = tuple(lookup(path) for path in group)
             groups.setdefault(repr(key), (key, []))[1].append(lookup)
         return [
-            (key, {name: self.computed(c, lookups) for name, c in compute.items()})
+            (key, {name: self.compute_one(c, lookups) for name, c in compute.items()})
             for key, lookups in list(groups.values())[:limit]
         ]
 
@@ -97,13 +97,13 @@ class SearchingModel(ModelStore):
     async def estimate(
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
     ) -> int:
-        return len(await self._chosen(fragment, filter_))
+        return len(await self._matches(fragment, filter_))
 
-    def computed(self, computation: Computation, lookups: list[Lookup]) -> Any:
+    def compute_one(self, computation: Computation, lookups: list[Lookup]) -> Any:
         if computation.path is None:
             return len(lookups)
-        found = [lookup(computation.path) for lookup in lookups]
-        values: list[Any] = [v for v in found if v is not None and not isinstance(v, MissingType)]
+        inputs = [lookup(computation.path) for lookup in lookups]
+        values: list[Any] = [v for v in inputs if v is not None and not isinstance(v, MissingType)]
         match computation.function:
             case Function.COUNT:
                 return len(values)

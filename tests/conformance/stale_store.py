@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from examples.stored_record import StoredRecord, apply_write
 from mediator.base.clock import Clock
 from mediator.stores.port import Fragment, Read, Record, Status, SystemConfig, Write, WriteResult
-from tests.conformance.model_store import ModelStore, shown
+from tests.conformance.model_store import ModelStore, visible_record
 
 __all__ = ["Constant", "PerServer", "Replicas", "StaleStore", "Uniform", "Windows"]
 
@@ -34,7 +34,7 @@ class Constant:
     """The same window everywhere, always; the only generator of the paper."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = _checked(seconds)
+        self._seconds = _check_window(seconds)
 
     def draw(self, servers: Sequence[str]) -> Mapping[str, float]:
         return dict.fromkeys(servers, self._seconds)
@@ -43,27 +43,27 @@ class Constant:
 class Uniform:
     """Windows between two bounds, so that a later write may overtake an earlier one."""
 
-    def __init__(self, least_s: float, most_s: float, seed: int) -> None:
-        self._least_s, self._most_s = _checked(least_s), _checked(most_s)
+    def __init__(self, min_s: float, max_s: float, seed: int) -> None:
+        self._min_s, self._max_s = _check_window(min_s), _check_window(max_s)
         self._random = Random(seed)
 
     def draw(self, servers: Sequence[str]) -> Mapping[str, float]:
-        return {name: self._random.uniform(self._least_s, self._most_s) for name in servers}
+        return {name: self._random.uniform(self._min_s, self._max_s) for name in servers}
 
 
 class PerServer:
-    """A window of its own for each server; none for those that are not named."""
+    """A window for each server; none for servers that are not named."""
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
-        self._seconds = {name: _checked(window) for name, window in seconds.items()}
+        self._seconds = {name: _check_window(window) for name, window in seconds.items()}
 
     def draw(self, servers: Sequence[str]) -> Mapping[str, float]:
         return {name: self._seconds.get(name, 0.0) for name in servers}
 
 
-def _checked(seconds: float) -> float:
+def _check_window(seconds: float) -> float:
     if not seconds >= 0:
-        raise ValueError("a window is a time that is not negative")
+        raise ValueError("a window must not be negative")
     return seconds
 
 
@@ -75,9 +75,9 @@ class _Version(Generic[V]):
 
 
 class Replicas(Generic[K, V]):
-    """Virtual servers with one clock: every version, and from when each server shows it.
+    """Virtual servers with one clock: all versions, and when each server shows them.
 
-    Staleness is decided at reads, and never waited for.
+    Reads decide staleness; nothing waits for it.
 
     Args:
         servers: Their names.
@@ -87,14 +87,14 @@ class Replicas(Generic[K, V]):
 
     def __init__(self, servers: Sequence[str], windows: Windows, clock: Clock) -> None:
         if not servers or len(set(servers)) < len(servers):
-            raise ValueError("there is at least one server, and each has a name of its own")
+            raise ValueError("at least one server is required, with unique names")
         self.servers = tuple(servers)
         self._windows = windows
         self._clock = clock
         self._versions: dict[K, list[_Version[V]]] = {}
 
     def write(self, key: K, value: V) -> None:
-        """Append a version; of those written at the same instant the later one is the newer."""
+        """Append a version; of two written at the same instant the later one is newer."""
         version = _Version(value, self._clock.monotonic(), self._windows.draw(self.servers))
         self._versions.setdefault(key, []).append(version)
 
@@ -102,7 +102,14 @@ class Replicas(Generic[K, V]):
         """Return the most recent version that a server shows already; None if it shows none."""
         now = self._clock.monotonic()
         versions = reversed(self._versions.get(key, []))
-        return next((it.value for it in versions if now >= it.written_s + it.windows[server]), None)
+        return next(
+            (
+                version.value
+                for version in versions
+                if now >= version.written_s + version.windows[server]
+            ),
+            None,
+        )
 
     def newest(self, key: K) -> V | None:
         """Return the most recent version, whether or not a server shows it."""
@@ -121,13 +128,13 @@ class Replicas(Generic[K, V]):
 class StaleStore(ModelStore):
     """One virtual server of a store that shows writes late.
 
-    Writes are decided on by the newest version, as at a leader, so that conditional writes are
-    atomic; reads, scans and counts see what this server shows. Staleness is all that is wrong with
-    it: without windows it conforms.
+    The newest version decides on writes, as at a leader, so that conditional writes are atomic;
+    reads, scans and counts see what this server shows. Staleness is its only defect: without
+    windows it conforms.
 
     Args:
-        replicas: What all of its servers share.
-        clock: Its wall time makes versions.
+        replicas: The versions that all of its servers share.
+        clock: Its wall time gives the versions.
         server: The server that replies; None: the first one.
     """
 
@@ -142,7 +149,7 @@ class StaleStore(ModelStore):
             raise ValueError(f"{server} is none of the servers")
 
     def at(self, server: str) -> StaleStore:
-        """Return the same store as another one of its servers shows it."""
+        """Return the store as another of its servers shows it."""
         return StaleStore(self.replicas, self.clock, server)
 
     async def time_us(self) -> int:
@@ -155,7 +162,7 @@ class StaleStore(ModelStore):
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         rows = [self.replicas.read(key_of(call.fragment, call.id), self.server) for call in calls]
         return [
-            shown(row, call.fragment, call.id, call.fields)
+            visible_record(row, call.fragment, call.id, call.fields)
             if row is not None and row.is_live
             else None
             for call, row in zip(calls, rows, strict=True)
@@ -182,12 +189,12 @@ class StaleStore(ModelStore):
 
     def apply(self, call: Write, token: str) -> WriteResult:
         newest = self.row(call.fragment, call.id)
-        # Servers go on showing the earlier version, so the write changes a copy of it.
+        # Servers still show the earlier version, so the write changes a copy.
         version = replace(
             newest, versions=dict(newest.versions), remembered=dict(newest.remembered)
         )
         result = apply_write(version, call, token, int(self.clock.now() * 1e6))
-        if result.status is Status.APPLIED and (taken := self.taken(call)):
+        if result.status is Status.APPLIED and (taken := self.find_taken(call)):
             return WriteResult(Status.TAKEN, taken=taken)
         if result.status is Status.APPLIED:
             self.claim(call)

@@ -1,6 +1,6 @@
-"""What goes on in the servers after a search was given up: no more than one bounded statement.
+"""After a search is cancelled, its server runs at most one bounded statement.
 
-A proxy before the real server keeps what the store sends. For PostgreSQL: test_postgres_searches.
+A proxy before the real server holds what the store sends. PostgreSQL: test_postgres_searches.
 """
 
 from __future__ import annotations
@@ -22,62 +22,62 @@ from mediator.stores.port import SearchRequest, SystemConfig
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.scripts import PAGE
 from mediator.stores.redis.search.listing import MAX_RECORDS
-from tests.conformance.drawn_queries import Population, populated
+from tests.conformance.drawn_queries import Population, populate
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
 
 OP_MSG = 2013
 """MongoDB's wire protocol: the message that holds a command."""
 
-HEADER = 16
-PREFIX = HEADER + 5
+HEADER_BYTES = 16
+PREFIX_BYTES = HEADER_BYTES + 5
 """Its header, flags, and the kind of its first section, which is the command."""
 
 BY_FLOAT = (OrderBy(("f",)),)
-"""The order in which the stand-in for MongoDB is queried for several ranges of doubles."""
+"""In this order the stand-in for MongoDB is queried for several ranges of doubles."""
 
 
 @asynccontextmanager
 async def searching(
     kind: type[MongoStore | RedisStore], config: SystemConfig
 ) -> AsyncIterator[tuple[Holding, Population]]:
-    """Make a class of records, and open a store that reaches them through a proxy."""
+    """Create a class of records, and open a store that reaches it through a proxy."""
     config = replace(config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=60.0)
     direct = kind(config)
     await direct.open()
-    found = await populated(direct)
-    async with proxied(config) as (holding, through):
-        store = kind(through)
+    population = await populate(direct)
+    async with proxied(config) as (holding, proxy_config):
+        store = kind(proxy_config)
         await store.open()
-        yield holding, Population(store, found.fragment, found.records)
+        yield holding, Population(store, population.fragment, population.records)
         await store.close()
-    await direct.drop(found.fragment)
+    await direct.drop(population.fragment)
     await direct.close()
 
 
-async def is_on_its_way(holding: Holding) -> bool:
+async def is_held(holding: Holding) -> bool:
     return holding.holds
 
 
-async def passed(clock: Callable[[], float], moment: float) -> bool:
+async def has_passed(clock: Callable[[], float], moment: float) -> bool:
     return clock() > moment
 
 
 async def sent_by(holding: Holding, search: Awaitable[object]) -> list[bytes]:
-    """Return what is sent while a search is carried out."""
+    """Return what the store sends during a search."""
     holding.sent.clear()
     await search
     return list(holding.sent)
 
 
-async def give_up(holding: Holding, population: Population, find: SearchRequest) -> None:
-    """Give up a search whose first statement is on its way, and carry it out again.
+async def cancel_and_repeat(holding: Holding, population: Population, find: SearchRequest) -> None:
+    """Cancel a search whose first statement is on its way, and repeat the search.
 
-    If the first one went on, it would send its second statement while the second one is at work.
+    If the first search went on, it would send its second statement during the repetition.
     """
     holding.hold()
     search = asyncio.create_task(population.store.find(find))
-    await eventually(lambda: is_on_its_way(holding))
+    await eventually(lambda: is_held(holding))
     search.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search
@@ -86,33 +86,33 @@ async def give_up(holding: Holding, population: Population, find: SearchRequest)
 
 
 def finds(sent: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Return the commands that look for documents, or for more of them."""
+    """Return the commands that find documents, or get more of them."""
     commands = [command for chunk in sent for command in commands_of(chunk)]
     return [command for command in commands if {"find", "getMore"} & command.keys()]
 
 
 def commands_of(data: bytes) -> list[dict[str, Any]]:
-    found = []
+    commands = []
     while data:
         length = int.from_bytes(data[:4], "little")
         message, data = data[:length], data[length:]
-        if int.from_bytes(message[12:HEADER], "little") == OP_MSG:
-            size = int.from_bytes(message[PREFIX : PREFIX + 4], "little")
-            found.append(bson.decode(message[PREFIX : PREFIX + size]))
-    return found
+        if int.from_bytes(message[12:HEADER_BYTES], "little") == OP_MSG:
+            size = int.from_bytes(message[PREFIX_BYTES : PREFIX_BYTES + 4], "little")
+            commands.append(bson.decode(message[PREFIX_BYTES : PREFIX_BYTES + size]))
+    return commands
 
 
 @pytest.fixture
 async def mongo(mongodb_config: SystemConfig) -> AsyncIterator[tuple[Holding, Population]]:
-    async with searching(MongoStore, mongodb_config) as opened:
-        yield opened
+    async with searching(MongoStore, mongodb_config) as pair:
+        yield pair
 
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[tuple[Holding, Population]]:
-    async with searching(RedisStore, redis_config) as opened:
-        await opened[1].create({f"more{number}": {"n": 1} for number in range(2 * MAX_RECORDS)})
-        yield opened
+    async with searching(RedisStore, redis_config) as pair:
+        await pair[1].create({f"more{number}": {"n": 1} for number in range(2 * MAX_RECORDS)})
+        yield pair
 
 
 @pytest.mark.parametrize(
@@ -135,52 +135,54 @@ async def test_mongodb_gets_a_limit_for_each_statement_of_a_search(
     assert all(0 < command["maxTimeMS"] <= 60_000 for command in sent)
 
 
-async def test_mongodb_gets_what_a_search_has_left_of_its_time(
+async def test_mongodb_gets_the_remaining_time_of_a_search(
     mongo: tuple[Holding, Population],
 ) -> None:
     holding, population = mongo
     find = SearchRequest(population.fragment, None, BY_FLOAT, 1000, deadline_s=600.0)
     clock = asyncio.get_running_loop().time
 
-    async def take_a_while() -> None:
+    async def search_slowly() -> None:
         holding.hold()
         search = asyncio.create_task(population.store.find(find))
-        await eventually(lambda: is_on_its_way(holding))
+        await eventually(lambda: is_held(holding))
         since = clock()
-        await eventually(lambda: passed(clock, since + 0.1))
+        await eventually(lambda: has_passed(clock, since + 0.1))
         await holding.release()
         await search
 
-    first, *others = finds(await sent_by(holding, take_a_while()))
-    assert others
-    assert all(command["maxTimeMS"] <= first["maxTimeMS"] - 100 for command in others)
+    first, *later = finds(await sent_by(holding, search_slowly()))
+    assert later
+    assert all(command["maxTimeMS"] <= first["maxTimeMS"] - 100 for command in later)
 
 
-async def test_mongodb_is_sent_nothing_more_of_a_search_that_was_given_up(
+async def test_mongodb_gets_no_further_statement_of_a_cancelled_search(
     mongo: tuple[Holding, Population],
 ) -> None:
     holding, population = mongo
     find = SearchRequest(population.fragment, None, BY_FLOAT, 1000, deadline_s=60.0)
-    whole = finds(await sent_by(holding, population.store.find(find)))
-    assert len(whole) > 1
-    assert len(finds(await sent_by(holding, give_up(holding, population, find)))) == 1 + len(whole)
+    commands = finds(await sent_by(holding, population.store.find(find)))
+    assert len(commands) > 1
+    assert len(
+        finds(await sent_by(holding, cancel_and_repeat(holding, population, find)))
+    ) == 1 + len(commands)
 
 
 def pages(sent: Sequence[bytes]) -> list[int]:
-    """Return how many records at most each script reads that was called."""
+    """Return the record limit of each script call."""
     calls = b"".join(sent).split(PAGE.sha.encode())[1:]
-    # Behind the hash: the number of keys, the key, index, direction and the most records.
+    # After the hash: the number of keys, the key, index, direction and record limit.
     return [int(call.split(b"\r\n")[10]) for call in calls]
 
 
-async def test_redis_is_sent_nothing_more_of_a_search_that_was_given_up(
+async def test_redis_gets_no_further_script_of_a_cancelled_search(
     redis: tuple[Holding, Population],
 ) -> None:
     holding, population = redis
     find = SearchRequest(population.fragment, None, (), 3 * MAX_RECORDS, deadline_s=60.0)
-    whole = pages(await sent_by(holding, population.store.find(find)))
-    assert set(whole) == {MAX_RECORDS}
-    # Each partition of the class has a script of its own; they are sent in one piece, three times.
-    partitions = len(whole) // 3
-    sent = pages(await sent_by(holding, give_up(holding, population, find)))
-    assert sent == [MAX_RECORDS] * partitions + whole
+    limits = pages(await sent_by(holding, population.store.find(find)))
+    assert set(limits) == {MAX_RECORDS}
+    # Each partition of the class has its own call; the calls are sent together, three times.
+    partitions = len(limits) // 3
+    sent = pages(await sent_by(holding, cancel_and_repeat(holding, population, find)))
+    assert sent == [MAX_RECORDS] * partitions + limits

@@ -1,4 +1,4 @@
-"""Change logs of real stores as logs: the order of their positions, and large pages."""
+"""Change logs of real stores: the order of positions, and large pages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Fragment, LogPage, StoreUnavailable, SystemConfig
-from tests.conformance.real_stores import opened, opened_apart
+from tests.conformance.real_stores import isolated_postgres, opened
 
 
 @pytest.fixture(params=["redis", "postgresql"])
 async def subject(
     request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
 ) -> AsyncIterator[ScratchClass]:
-    """A class in a store whose logs have nothing else."""
+    """A class in a store whose logs hold no other changes."""
     config = replace(
         config_of[request.param], namespace=f"log{uuid.uuid4().hex[:10]}", deadline_s=30.0
     )
-    async with (opened if config.kind == "redis" else opened_apart)(config) as store:
+    async with (opened if config.kind == "redis" else isolated_postgres)(config) as store:
         scratch = Scratch(store)
         yield await scratch.subject(Field("n", FieldType.INTEGER), Field("doc", FieldType.DOCUMENT))
         await scratch.clear()
@@ -34,11 +34,11 @@ async def subject(
 async def page_of(
     subject: ScratchClass, log: str, after: str | None = None, limit: int = 1_000
 ) -> LogPage:
-    def of(_: str, class_name: str) -> Fragment | None:
+    def resolve(_: str, class_name: str) -> Fragment | None:
         return subject.fragment if class_name == subject.fragment.class_name else None
 
     store: Any = subject.store
-    page: LogPage = await store.changes(log, after, limit, of)
+    page: LogPage = await store.changes(log, after, limit, resolve)
     return page
 
 
@@ -54,9 +54,9 @@ async def test_positions_are_text_in_their_order(subject: ScratchClass) -> None:
 
 
 async def test_a_page_of_large_entries_ends_before_its_limit(subject: ScratchClass) -> None:
-    """A relay has such a page in memory, with those of other logs."""
+    """A relay holds such a page in memory, along with the pages of other logs."""
     store: Any = subject.store
-    for _ in range(14):  # each with the image before, of one megabyte as well
+    for _ in range(14):  # each with a before image, also of one megabyte
         await subject.replace("x", {"doc": {"a": "x" * 2**20}})
     sizes, versions, is_last, after = [], [], False, None
     [log] = [log for log in store.logs() if (await page_of(subject, log)).entries]
@@ -71,7 +71,7 @@ async def test_a_page_of_large_entries_ends_before_its_limit(subject: ScratchCla
 
 
 async def test_a_log_of_an_unreachable_server_is_unavailable(redis_config: SystemConfig) -> None:
-    away = replace(redis_config, url="redis://127.0.0.1:1/0", deadline_s=1.0)
-    store: Any = make_store(away)
+    unreachable = replace(redis_config, url="redis://127.0.0.1:1/0", deadline_s=1.0)
+    store: Any = make_store(unreachable)
     with pytest.raises(StoreUnavailable):
         await store.changes(store.logs()[0], None, 1, lambda *_: None)

@@ -1,4 +1,4 @@
-"""Every check of the suite against every store, each as a test of its own."""
+"""Every check of the suite, against every store, as a separate test."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ async def store(
     request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
 ) -> AsyncIterator[Store]:
     config = config_of[request.param]
-    # A machine that is busy with other tests is no defect of a store.
-    with_deadline = replace(config, namespace="conformance", deadline_s=30.0)
-    async with opened(with_deadline) as store:
+    # A busy machine is not a defect of a store.
+    patient_config = replace(config, namespace="conformance", deadline_s=30.0)
+    async with opened(patient_config) as store:
         yield store
 
 

@@ -28,17 +28,17 @@ SEARCHES = ("queries.", "query_orders.", "indexes.", "path_indexes.", "aggregate
 
 
 class ThreeValued(SearchingModel):
-    """Takes what is not known for not true, negated or not, as SQL does."""
+    """Takes unknown for not true, negated or not, as SQL does."""
 
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         if isinstance(filter_, Compare) and filter_.comparison is Comparison.NE:
-            known = lookup(filter_.path) not in (None, MISSING)
-            return known and holds(filter_, lookup)
+            is_known = lookup(filter_.path) not in (None, MISSING)
+            return is_known and holds(filter_, lookup)
         return super().holds(filter_, lookup)
 
 
 class Caseless(SearchingModel):
-    """Matches patterns whatever the case."""
+    """Matches patterns without regard to case."""
 
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         if isinstance(filter_, Like):
@@ -64,7 +64,7 @@ def _rounded(value: Any) -> Any:
 
 
 class Coercing(SearchingModel):
-    """Takes true for 1 within documents."""
+    """Treats true as 1 in documents."""
 
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         if isinstance(filter_, Compare) and filter_.comparison is Comparison.EQ:
@@ -73,7 +73,7 @@ class Coercing(SearchingModel):
 
 
 class Prefixing(SearchingModel):
-    """Finds substrings at the beginning only."""
+    """Finds substrings only at the beginning."""
 
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         value = lookup(filter_.path) if isinstance(filter_, Contains) else None
@@ -83,22 +83,22 @@ class Prefixing(SearchingModel):
 
 
 class Losing(SearchingModel):
-    """Leaves out one operand of a filter that it has split."""
+    """Drops an operand of a filter that it splits."""
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
-        whole = super().pushdown(fragment, filter_, order)
+        plan = super().pushdown(fragment, filter_, order)
         split = isinstance(filter_, And) and len(filter_.operands) > 1
         return (
-            replace(whole, pushed=filter_.operands[0])
+            replace(plan, pushed=filter_.operands[0])
             if split and isinstance(filter_, And)
-            else whole
+            else plan
         )
 
 
 class FindsDeleted(SearchingModel):
-    """Finds what is deleted."""
+    """Finds deleted records."""
 
     async def find(self, find: SearchRequest) -> SearchPage:
         for row in self.rows(find.fragment).values():
@@ -107,7 +107,7 @@ class FindsDeleted(SearchingModel):
 
 
 class Overlapping(SearchingModel):
-    """Begins a page with the record that ended the one before."""
+    """Starts a page with the last record of the page before."""
 
     def position(self, order: tuple[OrderBy, ...], record: Any) -> Position:
         position = super().position(order, record)
@@ -115,20 +115,20 @@ class Overlapping(SearchingModel):
 
 
 class Upward(SearchingModel):
-    """Orders equal records by id upwards, whatever the direction."""
+    """Orders ties by ascending id, whatever the direction."""
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        down = bool(find.order) and find.order[-1].descending
-        order = (*find.order, OrderBy(("id",))) if down else find.order
+        is_descending = bool(find.order) and find.order[-1].descending
+        order = (*find.order, OrderBy(("id",))) if is_descending else find.order
         after = find.resume or find.after
-        whole = await super().find(replace(find, order=order, after=None, resume=None, limit=9_999))
-        records = list(whole.records)
+        full = await super().find(replace(find, order=order, after=None, resume=None, limit=9_999))
+        records = list(full.records)
         if after is not None:
             at = next(i for i, record in enumerate(records) if record.id == after.id)
             records = records[at + 1 :]
-        page, rest = records[: find.limit], records[find.limit :]
+        page, remaining = records[: find.limit], records[find.limit :]
         return SearchPage(
-            page, Position(after.values if after else (), page[-1].id) if rest else None
+            page, Position(after.values if after else (), page[-1].id) if remaining else None
         )
 
 
@@ -141,14 +141,14 @@ class Digitwise(SearchingModel):
 
 
 class Wide(SearchingModel):
-    """Returns all fields, whichever were requested."""
+    """Returns all fields, whatever the request."""
 
     async def find(self, find: SearchRequest) -> SearchPage:
         return await super().find(replace(find, fields=None))
 
 
 class Merging(SearchingModel):
-    """Makes one group of null and missing."""
+    """Puts null and missing into one group."""
 
     async def aggregate(
         self,
@@ -159,10 +159,10 @@ class Merging(SearchingModel):
         limit: int,
         deadline_s: float,
     ) -> list[ComputedGroup]:
-        found = await super().aggregate(
+        groups = await super().aggregate(
             fragment, filter_, aggregate, limit=limit, deadline_s=deadline_s
         )
-        return [(tuple(v or None for v in key), results) for key, results in found]
+        return [(tuple(v or None for v in key), results) for key, results in groups]
 
 
 class Floating(SearchingModel):
@@ -173,24 +173,24 @@ class Floating(SearchingModel):
 
 
 class Counting(SearchingModel):
-    """Counts nulls and missing values too."""
+    """Also counts null and missing values."""
 
-    def computed(self, computation: Computation, lookups: list[Lookup]) -> Value:
-        value = super().computed(computation, lookups)
+    def compute_one(self, computation: Computation, lookups: list[Lookup]) -> Value:
+        value = super().compute_one(computation, lookups)
         return len(lookups) if computation.function == "count" else value
 
 
 class CountsDeleted(SearchingModel):
-    """Counts what is deleted."""
+    """Counts deleted records."""
 
-    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+    async def _matches(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
         for row in self.rows(fragment).values():
             row.is_live = True
-        return await super()._chosen(fragment, filter_)
+        return await super()._matches(fragment, filter_)
 
 
 class Guessing(SearchingModel):
-    """Estimates less than nothing."""
+    """Returns negative estimates."""
 
     async def estimate(
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
@@ -199,46 +199,50 @@ class Guessing(SearchingModel):
 
 
 class Stale(SearchingModel):
-    """Finds records by what they once were, too."""
+    """Also finds records by their former values."""
 
-    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+    async def _matches(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
         former: dict[str, Record] = self.__dict__.setdefault("former", {})
-        every = await super()._chosen(fragment, None)
-        for record in every:
+        records = await super()._matches(fragment, None)
+        for record in records:
             former.setdefault(record.id, record)
         return [
             record
-            for record in every
+            for record in records
             if filter_ is None
             or any(self.holds(filter_, self.values(r)) for r in (record, former[record.id]))
         ]
 
 
 class Repeating(SearchingModel):
-    """Finds a record once for each element that is equal to the one searched for."""
+    """Finds a record once for each matching element."""
 
-    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
-        chosen = await super()._chosen(fragment, filter_)
+    async def _matches(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+        matches = await super()._matches(fragment, filter_)
         if not isinstance(filter_, Contains):
-            return chosen
-        items = [(record, record.values[filter_.path[0]]) for record in chosen]
+            return matches
+        items = [(record, record.values[filter_.path[0]]) for record in matches]
         return [
-            r for r, each in items if isinstance(each, list) for i in each if i == filter_.value
+            r
+            for r, elements in items
+            if isinstance(elements, list)
+            for i in elements
+            if i == filter_.value
         ]
 
 
 class Descending(SearchingModel):
-    """Looks into arrays on the way of a path."""
+    """Descends into arrays on a path."""
 
     def values(self, record: Record) -> Lookup:
         lookup = super().values(record)
 
-        def within(path: Path) -> Value | MissingType:
+        def lookup_within(path: Path) -> Value | MissingType:
             outer = lookup(path[:-1]) if len(path) > 1 else MISSING
             inner = outer[0] if isinstance(outer, list) and outer else None
             return inner.get(path[-1], MISSING) if isinstance(inner, dict) else lookup(path)
 
-        return within
+        return lookup_within
 
 
 DEFECTS = (
@@ -269,8 +273,8 @@ DEFECTS = (
 async def test_faithful_store_conforms() -> None:
     checks = [check for check in CHECKS if check.name.startswith(SEARCHES)]
     report = await run(SearchingModel(), checks=checks)
-    wrong = [f.detail for f in report.findings if f.status is not CheckStatus.PASSED]
-    assert not wrong
+    failures = [f.detail for f in report.findings if f.status is not CheckStatus.PASSED]
+    assert not failures
 
 
 @pytest.mark.parametrize(("defective", "check"), DEFECTS)
@@ -290,8 +294,8 @@ async def test_a_wrong_split_is_found_without_its_records() -> None:
         def pushdown(
             self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
         ) -> Pushdown:
-            whole = super().pushdown(fragment, filter_, order)
-            return replace(whole, pushed=None, residual=None if filter_ is None else Not(filter_))
+            plan = super().pushdown(fragment, filter_, order)
+            return replace(plan, pushed=None, residual=None if filter_ is None else Not(filter_))
 
     report = await run(Negating(), only="queries.logic_is_two_valued")
     assert "split" in report.findings[0].detail

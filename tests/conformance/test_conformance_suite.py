@@ -35,7 +35,7 @@ from tests.conformance.model_store import ModelStore
 
 
 class Rounding(ModelStore):
-    """Keeps integers as doubles, as a store that goes through JSON numbers may."""
+    """Stores integers as doubles, as a store with JSON numbers may."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(call, values=_rounded(call.values)) for call in calls])
@@ -46,11 +46,15 @@ def _rounded(values: Values) -> Values:
 
 
 class Nullless(ModelStore):
-    """Takes a null for a missing field."""
+    """Treats null as missing."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        kept: list[Values] = [{k: v for k, v in c.values.items() if v is not None} for c in calls]
-        return await super().write([replace(c, values=v) for c, v in zip(calls, kept, strict=True)])
+        non_null: list[Values] = [
+            {k: v for k, v in c.values.items() if v is not None} for c in calls
+        ]
+        return await super().write(
+            [replace(c, values=v) for c, v in zip(calls, non_null, strict=True)]
+        )
 
 
 class Normalising(ModelStore):
@@ -68,7 +72,7 @@ def _nfc(text: str) -> str:
 
 
 class Unconditional(ModelStore):
-    """Writes whatever the versions are."""
+    """Ignores expected versions."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(call, expect={}) for call in calls])
@@ -78,9 +82,9 @@ class Racing(ModelStore):
     """Compares versions first and writes afterwards."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        return [await self._later(call) for call in calls]
+        return [await self._compare_and_write(call) for call in calls]
 
-    async def _later(self, call: Write) -> WriteResult:
+    async def _compare_and_write(self, call: Write) -> WriteResult:
         [record] = await self.read([Read(call.fragment, call.id)])
         await asyncio.sleep(0)
         if record and all(record.versions[g] == v for g, v in call.expect.items()):
@@ -106,14 +110,14 @@ class Forgetful(ModelStore):
 
 
 class Repeating(ModelStore):
-    """Applies a repeated operation again."""
+    """Applies a repeated operation a second time."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(call, remember=None) for call in calls])
 
 
 class Collated(ModelStore):
-    """Scans in the order of a language instead of that of bytes."""
+    """Scans in the order of a language instead of byte order."""
 
     async def scan(
         self,
@@ -122,12 +126,12 @@ class Collated(ModelStore):
         limit: int,
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
-        found = await super().scan(fragment, after, limit, fields)
-        return sorted(found, key=lambda record: record.id.casefold())
+        records = await super().scan(fragment, after, limit, fields)
+        return sorted(records, key=lambda record: record.id.casefold())
 
 
 class KeepsDropped(ModelStore):
-    """Counts tombstones, and keeps what was dropped."""
+    """Counts tombstones, and keeps dropped classes."""
 
     async def count(self, fragment: Fragment) -> int:
         return len(self.rows(fragment))
@@ -136,26 +140,26 @@ class KeepsDropped(ModelStore):
 
 
 class Approximate(ModelStore):
-    """Adds decimals and floats in another way than IEEE 754 says."""
+    """Adds floats less exactly than IEEE 754."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        return [_nudged(result) for result in await super().write(calls)]
+        return [_round_floats(result) for result in await super().write(calls)]
 
 
-def _nudged(result: WriteResult) -> WriteResult:
+def _round_floats(result: WriteResult) -> WriteResult:
     values = {k: round(v, 6) if type(v) is float else v for k, v in result.values.items()}
     return replace(result, values=values)
 
 
 class Widening(ModelStore):
-    """Gives every group a new version with every write."""
+    """Raises the version of every group with every write."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(c, groups=tuple(c.fragment.groups)) for c in calls])
 
 
 class Overwriting(ModelStore):
-    """Creates over what is there."""
+    """Overwrites existing records by creations."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         create, put = WriteKind.CREATE, WriteKind.REPLACE
@@ -163,7 +167,7 @@ class Overwriting(ModelStore):
 
 
 class Unfenced(ModelStore):
-    """Looks for a fence before it writes, and not once more when it does."""
+    """Checks fences before a write, but not in the write."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         rows = [self.rows(call.fragment).get(call.id) for call in calls]
@@ -196,7 +200,7 @@ class Unheeding(ModelStore):
 
 
 class Replacing(ModelStore):
-    """Stores what comes with an intent that a record has already."""
+    """Replaces the redo record of an intent that a record already has."""
 
     async def lock(
         self, keys: Sequence[RecordKey], intent: str, redo: str = ""
@@ -209,7 +213,7 @@ class Replacing(ModelStore):
 
 
 class Showing(ModelStore):
-    """Counts records that are absent, but have an intent."""
+    """Counts absent records with an intent."""
 
     async def count(self, fragment: Fragment) -> int:
         rows = self.rows(fragment).values()
@@ -217,7 +221,7 @@ class Showing(ModelStore):
 
 
 class Forgiving(ModelStore):
-    """Fences only what is there."""
+    """Fences only existing records."""
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         if id_ not in self.rows(fragment):
@@ -266,14 +270,14 @@ async def test_wrong_operators_count_only_where_they_are_supported() -> None:
 
     report = await run(Modest(), only="operators.inc_on_*")
     wrong = {finding.check.name for finding in report.having(CheckStatus.FAILED)}
-    assert wrong == {"operators.inc_on_float"}, "silently wrong is wrong, supported or not"
+    assert wrong == {"operators.inc_on_float"}, "a wrong result is a failure, supported or not"
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreTimeout])
 async def test_checks_with_connection_errors_are_unknown(error: type[Exception]) -> None:
     class Unreachable(ModelStore):
         async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-            raise error("the server is away")
+            raise error("the server is unreachable")
 
     report = await run(Unreachable(), only="deletes.*")
     assert {finding.status for finding in report.findings} == {CheckStatus.UNKNOWN}
@@ -311,18 +315,18 @@ def test_command_prints_a_table_and_exits_with_the_result() -> None:
 
 
 async def test_writers_cancelled_before_they_start_leave_no_coroutine() -> None:
-    """The probe's budget may end just then. A coroutine that is not awaited is a warning later."""
+    """The probe's budget may end just then; a coroutine never awaited warns later."""
     started = []
 
     async def write() -> WriteResult:
         started.append(1)
         return WriteResult(Status.APPLIED)
 
-    with warnings.catch_warnings(record=True, action="always") as warned:
-        for given_up in (True, False):
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        for is_cancelled in (True, False):
             with suppress(TimeoutError):
-                async with asyncio.timeout(0 if given_up else None):
+                async with asyncio.timeout(0 if is_cancelled else None):
                     await together(*(write() for _ in range(3)))
-            assert len(started) == (0 if given_up else 3)
+            assert len(started) == (0 if is_cancelled else 3)
         gc.collect()
-    assert [str(warning.message) for warning in warned] == []
+    assert [str(warning.message) for warning in caught] == []

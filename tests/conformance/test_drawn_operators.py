@@ -1,4 +1,4 @@
-"""Operators on drawn values, and on numbers at their edges: each store and the reference."""
+"""Operators on generated values and on edge numbers: each store against the reference."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ _PAIRS: Final = [
     for type_ in sorted(types)
     if operator not in (Operator.SET, Operator.UNSET, Operator.NOW)
 ]
-_LONGEST: Final = 3
+_MAX_LENGTH: Final = 3
 
 
 @dataclass(frozen=True)
 class Case:
-    """An operator on a field, and what the field has before."""
+    """An operator on a field, and the field's value before."""
 
     field: Field
     present: Any
@@ -94,23 +94,23 @@ class Case:
         return {} if self.present is MISSING else {self.field.name: self.present}
 
     def expected(self) -> Values | OperatorFailure:
-        """Return what the field has then, or why the operator is refused."""
+        """Return the field's value afterwards, or why the operator is refused."""
         try:
             value = apply_operator(self.field, self.present, self.call, datetime.now(UTC))
-        except OperatorFailed as refused:
-            return refused.failure
+        except OperatorFailed as error:
+            return error.failure
         return {} if isinstance(value, MissingType) else {self.field.name: value}
 
 
 def _fields_of(type_: FieldType) -> list[Field]:
-    """Return a field for each kind of items and each length that a case may have."""
+    """Return a field for each type of items and each maximum length of the cases."""
     if type_ in SCALARS:
         return [Field(str(type_), type_)]
     kinds = sorted(SCALARS) if type_ is FieldType.SET else [*sorted(SCALARS), FieldType.DOCUMENT]
     return [
-        Field(f"{type_}_{items}_{longest or 'any'}", type_, items=items, max_length=longest)
+        Field(f"{type_}_{items}_{max_length or 'any'}", type_, items=items, max_length=max_length)
         for items in kinds
-        for longest in (None, _LONGEST)
+        for max_length in (None, _MAX_LENGTH)
     ]
 
 
@@ -122,9 +122,9 @@ def _values(field: Field) -> st.SearchStrategy[Any]:
         return _VALUES[field.type]
     items = _VALUES[field.items]
     if field.type is FieldType.MAP:
-        return st.dictionaries(_KEYS, items, max_size=_LONGEST + 1)
-    listed = st.lists(items, max_size=_LONGEST + 1)
-    return listed.map(lambda i: sorted(set(i))) if field.type is FieldType.SET else listed
+        return st.dictionaries(_KEYS, items, max_size=_MAX_LENGTH + 1)
+    lists = st.lists(items, max_size=_MAX_LENGTH + 1)
+    return lists.map(lambda i: sorted(set(i))) if field.type is FieldType.SET else lists
 
 
 @st.composite
@@ -153,7 +153,7 @@ class Operands:
     fragment: Fragment
 
     async def apply(self, cases: list[Case], *, together: bool) -> list[WriteResult]:
-        """Apply each case to an object of its own, by one call for all of them, or for each."""
+        """Apply each case to its own object, in one call or in one call each."""
         ids = [str(number) for number in range(len(cases))]
         before = [
             self._write(i, WriteKind.REPLACE, values=c.before)
@@ -173,8 +173,8 @@ class Operands:
         records = await self.store.read([Read(self.fragment, str(i)) for i in range(number)])
         return [record.values for record in records if record is not None]
 
-    def _write(self, id_: str, kind: WriteKind, **what: Any) -> Write:
-        return Write(self.fragment, id_, kind, uuid.uuid4().hex, ("main",), **what)
+    def _write(self, id_: str, kind: WriteKind, **options: Any) -> Write:
+        return Write(self.fragment, id_, kind, uuid.uuid4().hex, ("main",), **options)
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -190,9 +190,9 @@ async def operands(
         await store.drop(fragment)
 
 
-async def _agree(operands: Operands, some: list[Case], *, together: bool) -> None:
+async def _check_agreement(operands: Operands, candidates: list[Case], *, together: bool) -> None:
     supports = operands.store.supports
-    cases = [case for case in some if supports(case.call.operator, case.field.type)]
+    cases = [case for case in candidates if supports(case.call.operator, case.field.type)]
     results = await operands.apply(cases, together=together)
     records = await operands.values(len(cases))
     for case, result, record in zip(cases, results, records, strict=True):
@@ -205,18 +205,18 @@ async def _agree(operands: Operands, some: list[Case], *, together: bool) -> Non
             assert record == expected, case
 
 
-# A failure names its case, so that the others of the example need not be shrunk away.
+# A failure names its case, so the other cases of the example need no shrinking.
 @settings(
     max_examples=75,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
-@given(drawn=st.lists(_cases(), min_size=8, max_size=12), together=st.booleans())
-async def test_operators_do_what_the_reference_does(
-    operands: Operands, drawn: list[Case], together: bool
+@given(cases=st.lists(_cases(), min_size=8, max_size=12), together=st.booleans())
+async def test_operators_agree_with_the_reference(
+    operands: Operands, cases: list[Case], together: bool
 ) -> None:
-    await _agree(operands, drawn, together=together)
+    await _check_agreement(operands, cases, together=together)
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ async def test_numbers_are_exact_at_every_edge(
     [field] = _fields_of(type_)
     cases = [
         Case(field, present, OperatorCall(field.name, operator, argument))
-        for operator, of in _PAIRS
-        if of is type_
+        for operator, operand_type in _PAIRS
+        if operand_type is type_
         for present in [*edges, None, MISSING]
         for argument in edges
     ]
-    await _agree(operands, cases, together=True)
+    await _check_agreement(operands, cases, together=True)

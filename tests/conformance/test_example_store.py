@@ -1,4 +1,4 @@
-"""The worked example of a store passes the suite, and says of itself what is so."""
+"""The worked example of a store passes the suite, and documents itself correctly."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def test_the_example_conforms(store: SqliteStore) -> None:
     report = await run(store)
     assert report.conforms, [(f.check.name, f.detail) for f in report.having(CheckStatus.FAILED)]
-    # What it does not offer belongs to optional protocols that its page says it has not.
+    # Checks that are not offered belong to optional protocols that its page excludes.
     themes = {f.check.name.partition(".")[0] for f in report.having(CheckStatus.NOT_OFFERED)}
     assert themes == NOT_OFFERED, sorted(themes)
 
 
 @pytest.mark.parametrize("store", ["memory"], indirect=True)
-async def test_its_proven_capabilities_are_those_of_the_documentation(store: SqliteStore) -> None:
-    """What the probe asks are checks of the suite, in which its file passes as its memory does."""
-    found = {c.value: v.state for c, v in (await probe(store)).capabilities.items()}
-    assert found["conditional_updates"] == found["atomic_updates"] == "proven"
-    assert found["sorting"] == "refuted"
+async def test_its_proven_capabilities_are_as_documented(store: SqliteStore) -> None:
+    """The probe runs checks of the suite, which a file passes as memory does."""
+    states = {c.value: v.state for c, v in (await probe(store)).capabilities.items()}
+    assert states["conditional_updates"] == states["atomic_updates"] == "proven"
+    assert states["sorting"] == "refuted"
 
 
 async def test_two_processes_lose_no_update(tmp_path: Path) -> None:
@@ -109,19 +109,21 @@ async def test_written_records_survive_reopening_the_store(tmp_path: Path) -> No
 
 
 async def test_failures_become_errors_of_the_port(tmp_path: Path) -> None:
-    nowhere = SqliteStore(SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/none/secret.db"))
+    unreachable = SqliteStore(
+        SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/none/secret.db")
+    )
     with pytest.raises(StoreUnavailable, match="SQLITE_CANTOPEN") as caught:
-        await nowhere.open()
+        await unreachable.open()
     assert "secret" not in str(caught.value)
     with pytest.raises(StoreUnavailable, match="not open"):
-        await nowhere.ping()
-    await nowhere.close()
+        await unreachable.ping()
+    await unreachable.close()
     with pytest.raises(StoreUnavailable, match="RuntimeError"):
-        await nowhere.ping()
+        await unreachable.ping()
 
 
 class Overwriting(SqliteStore):
-    """Writes whatever has happened in between: what the suite has to find."""
+    """Overwrites concurrent writes, which the suite has to detect."""
 
     async def write(self, calls: Any, token: str = "") -> Any:
         for call in calls:
@@ -129,7 +131,7 @@ class Overwriting(SqliteStore):
         return await super().write(calls, token)
 
 
-async def test_the_suite_finds_out_a_store_that_overwrites() -> None:
+async def test_the_suite_detects_a_store_that_overwrites() -> None:
     store = Overwriting(SystemConfig("sqlite", "sqlite", "sqlite://"))
     await store.open()
     [check] = [c for c in CHECKS if c.name == "concurrency.one_winner_for_each_version"]
@@ -142,19 +144,19 @@ def test_an_installed_package_can_add_a_kind_of_store(monkeypatch: pytest.Monkey
         SystemSettings.model_validate(LITE)
     point = EntryPoint("sqlite", "examples.sqlite_store:SqliteStore", kinds.ENTRY_POINTS)
 
-    def installed(group: str, name: str = point.name) -> EntryPoints:
+    def select_entry_points(group: str, name: str = point.name) -> EntryPoints:
         return EntryPoints([point]).select(group=group, name=name)
 
-    monkeypatch.setattr(kinds, "entry_points", installed)
+    monkeypatch.setattr(kinds, "entry_points", select_entry_points)
     assert store_kinds() == ("redis", "postgresql", "mongodb", "sqlite")
     settings = SystemSettings.model_validate(LITE)
     assert isinstance(make_store(settings.registration().config), SqliteStore)
 
 
 def test_a_clock_that_is_set_back_repeats_no_version() -> None:
-    record, summary = StoredRecord(), []
+    record, versions = StoredRecord(), []
     for step, clock_us in enumerate((100, 50, 50, 0)):
         kind = WriteKind.DELETE if step == 1 else WriteKind.REPLACE
         apply_write(record, Write(FRAGMENT, "x", kind, str(step), ("main",)), "", clock_us)
-        summary.append(record.versions["main"])
-    assert summary == [100, 101, 102, 103]
+        versions.append(record.versions["main"])
+    assert versions == [100, 101, 102, 103]

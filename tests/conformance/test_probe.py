@@ -1,4 +1,4 @@
-"""The probe: proves what real stores can do, refuses a racy one, and says when it cannot know."""
+"""The probe proves capabilities of real stores, refuses a racy store, and reports unknowns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FUNCTIONAL = {
 IN_ORDER = {Capability.SORTING, Capability.RANGE_QUERIES}
 OBSERVED = {Capability.DURABILITY, Capability.REPLICATION}
 
-# A busy machine must not turn a finding into "unknown" here; the default budget is a user's.
+# A busy machine must not turn a finding into "unknown"; the default budget is for users.
 BUDGET_S = 120.0
 
 
@@ -54,7 +54,7 @@ def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
 async def probed(
     request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
 ) -> tuple[SystemConfig, ProbeReport]:
-    """A real store, and what was found out about it."""
+    """The configuration of a real store, and its probe report."""
     config = config_of[request.param]
     config = replace(config, namespace="probe_leaves_nothing")
     async with opened(config) as store:
@@ -80,9 +80,9 @@ async def test_scratch_is_empty_afterwards(probed: tuple[SystemConfig, ProbeRepo
 
     config, _ = probed
     async with Redis.from_url(config.url, decode_responses=True) as client:
-        left = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
-    # The store counts the generations of a class beyond its end.
-    assert [k for k in left if "portolan_scratch" in k and not k.endswith(":generation")] == []
+        keys = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
+    # The store keeps the generation counters of dropped classes.
+    assert [k for k in keys if "portolan_scratch" in k and not k.endswith(":generation")] == []
 
 
 async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:
@@ -107,8 +107,8 @@ if FERRETDB_URL:
 
 async def test_lost_connection_is_unknown(redis_config: SystemConfig) -> None:
     async with (
-        proxied(replace(redis_config, namespace="cut", deadline_s=30.0)) as (proxy, through),
-        opened(through) as store,
+        proxied(replace(redis_config, namespace="cut", deadline_s=30.0)) as (proxy, proxy_config),
+        opened(proxy_config) as store,
     ):
         proxy.cut()
         report = await probe(store, budget_s=5)
@@ -118,13 +118,13 @@ async def test_lost_connection_is_unknown(redis_config: SystemConfig) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreTimeout])
-async def test_connection_lost_on_the_way_is_unknown(error: type[Exception]) -> None:
+async def test_connection_lost_during_the_probe_is_unknown(error: type[Exception]) -> None:
     class Failing(SearchingModel):
-        left = 40
+        remaining = 40
 
         async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-            self.left -= 1
-            if self.left < 0:
+            self.remaining -= 1
+            if self.remaining < 0:
                 raise error("gone")
             return await super().write(calls)
 
@@ -145,8 +145,8 @@ async def test_used_up_budget_is_unknown() -> None:
     assert "budget" in report.capabilities[Capability.SCANS].detail
 
 
-class _Observed(ModelStore):
-    """Reports of its server what the test sets."""
+class _WithFacts(ModelStore):
+    """Reports the server facts that the test sets."""
 
     def __init__(self, durability_s: float | None, replicas: int | None) -> None:
         super().__init__()
@@ -168,21 +168,21 @@ class _Observed(ModelStore):
 async def test_durability_and_replication_are_observed(
     durability_s: float | None, replicas: int | None, expected: tuple[str, str]
 ) -> None:
-    findings = (await probe(_Observed(durability_s, replicas))).capabilities
+    findings = (await probe(_WithFacts(durability_s, replicas))).capabilities
     observed = findings[Capability.DURABILITY], findings[Capability.REPLICATION]
     assert tuple(finding.state for finding in observed) == expected
     assert {finding.how for finding in observed} == {"observed"}
 
 
 async def test_durability_names_its_figure() -> None:
-    finding = (await probe(_Observed(0.25, None))).capabilities[Capability.DURABILITY]
+    finding = (await probe(_WithFacts(0.25, None))).capabilities[Capability.DURABILITY]
     assert finding == CapabilityFinding(
         "proven", "observed", "a crash may lose 0.25 s of acknowledged writes"
     )
 
 
 class _Plain:
-    """A store that offers nothing beyond the port, and cannot do decimals."""
+    """A store without optional protocols and without operators on decimals."""
 
     def __init__(self) -> None:
         self._store = ModelStore()
@@ -204,14 +204,14 @@ async def test_capabilities_that_are_not_offered_are_refuted() -> None:
 async def test_wrong_operators_make_a_type_inexact() -> None:
     class Wrong(ModelStore):
         async def read(self, calls: Sequence[Any]) -> list[Record | None]:
-            return [_shortened(record) for record in await super().read(calls)]
+            return [_shorten_maps(record) for record in await super().read(calls)]
 
     report = await probe(Wrong())
     assert report.inexact == {FieldType.MAP}
     assert "atomic" not in report.reason
 
 
-def _shortened(record: Record | None) -> Record | None:
+def _shorten_maps(record: Record | None) -> Record | None:
     if record is None:
         return None
     values = {k: v for k, v in record.values.items() if not isinstance(v, dict) or len(v) < 3}

@@ -1,4 +1,4 @@
-"""The store that is stale on purpose: its worked examples, and what the suite says of it."""
+"""The store that is stale on purpose: its worked examples, and its conformance."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_a_write_is_seen_once_its_window_has_passed(server: str, from_: int) -> 
     clock = HandClock()
     origin = replicas(PerServer({"A": 1, "B": 3, "C": 2}), clock)
     origin.write("x", "Alice")
-    seen = {}
+    reads = {}
     for clock.elapsed_s in range(1, 11):
         if clock.elapsed_s == 4:
             origin.write("x", "Bob")
-        seen[clock.elapsed_s] = origin.read("x", server)
-    first = min(time for time, value in seen.items() if value == "Bob")
+        reads[clock.elapsed_s] = origin.read("x", server)
+    first = min(time for time, value in reads.items() if value == "Bob")
     assert first == from_
-    assert all(seen[time] == "Bob" for time in range(from_, 11))
-    assert seen[from_ - 1] == "Alice"
+    assert all(reads[time] == "Bob" for time in range(from_, 11))
+    assert reads[from_ - 1] == "Alice"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_write_is_seen_once_its_window_has_passed(server: str, from_: int) -> 
 def test_skewed_clocks_distort_bermbachs_method(
     writer_ahead: int, second_ahead: int, window: int
 ) -> None:
-    """The window is the last stale read, by its reader's clock, less the write, by its writer's."""
+    """The window is the last stale read by the reader's clock, less the write by the writer's."""
     clock = HandClock()
     origin = replicas(PerServer({"1": 5.5, "2": 4.5}), clock, "12")
     origin.write("x", "old")
@@ -69,15 +69,17 @@ def test_skewed_clocks_distort_bermbachs_method(
     written, stale = 3 + writer_ahead, []
     for time in range(3, 20):
         clock.elapsed_s = 100 + time
-        stale += [time + ahead[it] for it in origin.servers if origin.read("x", it) == "old"]
+        stale += [
+            time + ahead[server] for server in origin.servers if origin.read("x", server) == "old"
+        ]
     assert max(stale) - written == window
 
 
 @dataclass
 class Requeueing:
-    """YCSB++: take a key, read it; if it is not there yet put it back and take the next.
+    """YCSB++: take a key and read it; if it is absent, put it back and take the next.
 
-    One key in 0.2 s is measured, 320 reads are made in a second, as in the paper's first setting.
+    As in the paper's first setting, a key is inserted every 0.2 s, with 320 reads per second.
     """
 
     take: Callable[[deque[int]], int]
@@ -103,53 +105,53 @@ class Requeueing:
                     self.windows.append(clock.elapsed_s - since)
         return self.windows
 
-    def good(self, window_s: float) -> float:
-        return mean(abs(it - window_s) <= 0.1 * window_s for it in self.run(200, window_s))
+    def accurate_share(self, window_s: float) -> float:
+        return mean(abs(window - window_s) <= 0.1 * window_s for window in self.run(200, window_s))
 
 
-def scrambled(key: int) -> int:
+def hash_of(key: int) -> int:
     return key * 2_654_435_761 % 2**32
 
 
-def test_a_queue_without_order_misleads_ycsb_plus_plus_and_one_with_order_does_not() -> None:
-    """ZooKeeper gives names in the order of a hash: the same few are read again and again."""
-    assert Requeueing(lambda queue: min(queue, key=scrambled)).good(1.0) < 0.4
-    assert Requeueing(lambda queue: queue[0]).good(1.0) > 0.9
+def test_an_unordered_queue_misleads_ycsb_plus_plus_and_an_ordered_one_does_not() -> None:
+    """ZooKeeper lists names in the order of a hash: the same few are read repeatedly."""
+    assert Requeueing(lambda queue: min(queue, key=hash_of)).accurate_share(1.0) < 0.4
+    assert Requeueing(lambda queue: queue[0]).accurate_share(1.0) > 0.9
 
 
-# What its components must do.
+# Laws of its components.
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.integers(0, 99))
 def test_a_read_returns_the_last_write_whose_window_has_passed(
     writes: Sequence[tuple[int, int]], now: int
 ) -> None:
-    """Windows are those of writes: a later one with a shorter window overtakes."""
+    """Each write has its window: a later write with a shorter window overtakes."""
     clock = HandClock()
     windows = iter([window for _, window in writes])
 
-    class Drawn:
+    class ListedWindows:
         def draw(self, servers: Sequence[str]) -> dict[str, float]:
             return dict.fromkeys(servers, next(windows))
 
-    origin = replicas(Drawn(), clock)
-    shown_from = []
+    origin = replicas(ListedWindows(), clock)
+    visible_from_s = []
     for number, (pause, window) in enumerate(writes):
         clock.elapsed_s += pause
         origin.write("x", str(number))
-        shown_from.append(clock.elapsed_s + window)
+        visible_from_s.append(clock.elapsed_s + window)
     clock.elapsed_s += now
-    shown = [str(n) for n, since in enumerate(shown_from) if since <= clock.elapsed_s]
-    assert origin.read("x", "A") == (shown[-1] if shown else None)
+    visible = [str(n) for n, since in enumerate(visible_from_s) if since <= clock.elapsed_s]
+    assert origin.read("x", "A") == (visible[-1] if visible else None)
     assert origin.newest("x") == str(len(writes) - 1)
 
 
-def test_windows_are_drawn_anew_for_each_write_and_can_be_drawn_again() -> None:
-    drawn = [Uniform(1, 2, seed).draw("ABC") for seed in (7, 7, 8)]
-    assert drawn[0] == drawn[1] != drawn[2]
+def test_windows_differ_for_each_write_and_are_reproducible() -> None:
+    draws = [Uniform(1, 2, seed).draw("ABC") for seed in (7, 7, 8)]
+    assert draws[0] == draws[1] != draws[2]
     generator = Uniform(1, 2, 7)
-    assert generator.draw("ABC") == drawn[0] != generator.draw("ABC")
-    assert all(1 <= window <= 2 for window in drawn[2].values())
+    assert generator.draw("ABC") == draws[0] != generator.draw("ABC")
+    assert all(1 <= window <= 2 for window in draws[2].values())
 
 
 @pytest.mark.parametrize(
@@ -162,14 +164,14 @@ def test_windows_are_not_negative(make: Callable[[float], object], seconds: floa
 
 
 @pytest.mark.parametrize("servers", [(), ("A", "A")])
-def test_servers_have_names_of_their_own(servers: tuple[str, ...]) -> None:
+def test_servers_have_unique_names(servers: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="server"):
         Replicas(servers, Constant(0), HandClock())
     with pytest.raises(ValueError, match="none of the servers"):
         store(Constant(0), HandClock()).at("Z")
 
 
-# What the conformance suite and the probe of capabilities say.
+# Findings of the conformance suite and of the capability probe.
 
 DECIDED_BY_WRITES = (
     "deletes.deleted_records_cannot_be_changed",
@@ -188,8 +190,8 @@ LONG_S = 1e6
 
 
 def statuses(report: Report, names: Sequence[str]) -> set[CheckStatus]:
-    found = {it.check.name: it.status for it in report.findings}
-    return {found[name] for name in names}
+    by_check = {finding.check.name: finding.status for finding in report.findings}
+    return {by_check[name] for name in names}
 
 
 async def test_a_stale_store_without_windows_conforms() -> None:
@@ -214,6 +216,6 @@ async def test_a_server_without_a_window_conforms_next_to_one_that_has_one() -> 
 async def test_the_probe_examines_linearizability_of_a_stale_store(
     window_s: float, state: str
 ) -> None:
-    """Each look at the clock takes 1 ms: what was written last is not seen by the next few."""
+    """Each reading of the clock takes 1 ms: the next few reads miss the last write."""
     report = await probe(store(Constant(window_s), HandClock(0.001)), budget_s=60.0)
     assert report.capabilities[Capability.LINEARIZABLE].state == state

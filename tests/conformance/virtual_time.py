@@ -16,7 +16,7 @@ EPOCH_S = 1_800_000_000.0
 
 
 class HandClock:
-    """A clock that a test moves; each look at it takes `step_s`."""
+    """A clock that a test advances; each reading takes `step_s`."""
 
     def __init__(self, step_s: float = 0.0) -> None:
         self.elapsed_s = 0.0
@@ -30,15 +30,15 @@ class HandClock:
         return self.elapsed_s
 
 
-class _Leaping(selectors.SelectSelector):
-    """Waits by moving the time of its loop."""
+class _LeapingSelector(selectors.SelectSelector):
+    """Waits by advancing the time of its loop."""
 
     elapsed_s = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
         ready = super().select(0)
         if timeout is None:
-            raise RuntimeError("everybody waits for somebody else")
+            raise RuntimeError("every task waits for another")
         if not ready:
             self.elapsed_s += max(timeout, 0.0)
         return ready
@@ -46,15 +46,15 @@ class _Leaping(selectors.SelectSelector):
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._leaping = _Leaping()
-        super().__init__(self._leaping)
+        self._leaping_selector = _LeapingSelector()
+        super().__init__(self._leaping_selector)
 
     def time(self) -> float:
-        return self._leaping.elapsed_s
+        return self._leaping_selector.elapsed_s
 
 
 class LoopClock:
-    """The time of the loop that runs."""
+    """The time of the running loop."""
 
     def now(self) -> float:
         return EPOCH_S + self.monotonic()
@@ -63,10 +63,10 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
 
-def run_virtually(work: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end in a loop of its own, in which waiting takes no time."""
+def run_virtually(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in a new loop, in which waiting takes no time."""
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
-        return runner.run(work)
+        return runner.run(coroutine)
 
 
 _: Clock = HandClock()

@@ -36,7 +36,7 @@ async def store(config: SystemConfig) -> AsyncIterator[MongoStore]:
 async def fragment(store: MongoStore) -> AsyncIterator[Fragment]:
     names = tuple(name for name in FIELDS if name != "s")
     groups = {"main": names, "side": ("s",)}
-    created = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, groups)
-    await store.prepare(created)
-    yield created
-    await store.drop(created)
+    fragment = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, groups)
+    await store.prepare(fragment)
+    yield fragment
+    await store.drop(fragment)

@@ -1,4 +1,4 @@
-"""Records of MongoDB's own tests: writing and reading them, and looking below."""
+"""Writes and reads of records, and of stored documents, for MongoDB's tests."""
 
 from __future__ import annotations
 
@@ -63,33 +63,35 @@ async def opened(config: SystemConfig, clock: Any = None) -> AsyncIterator[Mongo
         await store.close()
 
 
-def writing(fragment: Fragment, kind: WriteKind, id_: str = "x", **what: Any) -> Write:
-    operation = what.pop("operation", uuid.uuid4().hex)
-    groups = what.pop("groups", ("main", "side"))
-    return Write(fragment, id_, kind, operation, groups, **what)
+def make_write(fragment: Fragment, kind: WriteKind, id_: str = "x", **options: Any) -> Write:
+    operation = options.pop("operation", uuid.uuid4().hex)
+    groups = options.pop("groups", ("main", "side"))
+    return Write(fragment, id_, kind, operation, groups, **options)
 
 
-def increment(fragment: Fragment, id_: str = "x", **what: Any) -> Write:
+def increment(fragment: Fragment, id_: str = "x", **options: Any) -> Write:
     call = OperatorCall("n", Operator.INC, 1)
-    return writing(fragment, WriteKind.UPDATE, id_, operators=(call,), returning=("n",), **what)
+    return make_write(
+        fragment, WriteKind.UPDATE, id_, operators=(call,), returning=("n",), **options
+    )
 
 
 async def put(store: Store, fragment: Fragment, id_: str = "x", **values: Any) -> WriteResult:
-    return await one(store, writing(fragment, WriteKind.REPLACE, id_, values=values))
+    return await write_one(store, make_write(fragment, WriteKind.REPLACE, id_, values=values))
 
 
-async def one(store: Store, write: Write) -> WriteResult:
+async def write_one(store: Store, write: Write) -> WriteResult:
     (result,) = await store.write([write])
     return result
 
 
-async def values(store: Store, fragment: Fragment, id_: str = "x") -> dict[str, Any]:
+async def read_values(store: Store, fragment: Fragment, id_: str = "x") -> dict[str, Any]:
     (record,) = await store.read([Read(fragment, id_)])
     assert record is not None
     return dict(record.values)
 
 
-async def raw(store: MongoStore, fragment: Fragment, id_: str = "x") -> dict[str, Any]:
+async def raw_document(store: MongoStore, fragment: Fragment, id_: str = "x") -> dict[str, Any]:
     collection = store.link.session.collection(layout_of(fragment))
     document = await collection.find_one({"_id": id_})
     assert document is not None

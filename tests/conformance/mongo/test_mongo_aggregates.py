@@ -1,6 +1,6 @@
-"""Aggregates as MongoDB itself computes them, and range by range, as in a long class.
+"""Aggregates computed by MongoDB itself, and range by range, as for a long class.
 
-The stand-in is otherwise spared most groups, and the classes of the other tests are short.
+Otherwise the store computes most groups of the stand-in, and the tests' classes are short.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ AGGREGATES = [check for check in CHECKS if check.name.startswith("aggregates.")]
 
 @pytest.fixture
 def grouping(store: MongoStore) -> Iterator[MongoStore]:
-    """A store that takes its server for MongoDB."""
+    """A store that treats its server as MongoDB."""
     session = store.link.session
-    session.is_stand_in, before = False, session.is_stand_in
+    session.is_stand_in, was_stand_in = False, session.is_stand_in
     yield store
-    session.is_stand_in = before
+    session.is_stand_in = was_stand_in
 
 
 @pytest.mark.parametrize(
     "check",
-    # Whose values the stand-in, if it is one, takes for something else.
+    # The stand-in confuses the odd values of this check.
     [check for check in AGGREGATES if check.name != "aggregates.odd_values_group"],
     ids=lambda check: check.name,
 )

@@ -1,4 +1,4 @@
-"""The connections kept at hand: they behave as the driver's own commands do, and go back to it."""
+"""Borrowed connections behave like the driver's own commands, and return to its pool."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_commands_follow_each_other_on_one_connection(
     assert connections.lent == len(connections.idle) == 1
 
 
-async def test_more_commands_than_connections_may_be_kept(
+async def test_concurrent_commands_leave_connections_to_the_driver(
     session: MongoSession, database: str
 ) -> None:
     connections = session.connections
@@ -62,9 +62,7 @@ async def test_more_commands_than_connections_may_be_kept(
     assert connections.lent <= POOL - 2
 
 
-async def test_an_answer_that_is_an_error_costs_no_connection(
-    session: MongoSession, database: str
-) -> None:
+async def test_an_error_reply_costs_no_connection(session: MongoSession, database: str) -> None:
     connections = session.connections
     await connections.command(database, insert(1))
     with pytest.raises(OperationFailure):
@@ -79,24 +77,26 @@ async def test_an_answer_that_is_an_error_costs_no_connection(
 async def test_commands_of_one_round_trip_are_all_carried_out(
     session: MongoSession, database: str
 ) -> None:
-    """A reply that is not read would be taken for the reply of the next command."""
+    """An unread reply would be taken for the reply to the next command."""
     connections = session.connections
     first, second = await connections.commands(database, [insert(1), find(1)])
     assert (first["n"], second["cursor"]["firstBatch"]) == (1, [{"_id": 1}])
-    wrong = {"find": "c", "filter": {"a": {"$nonsense": 1}}}
+    invalid = {"find": "c", "filter": {"a": {"$nonsense": 1}}}
     with pytest.raises(OperationFailure):
-        await connections.commands(database, [wrong, insert(2)])
+        await connections.commands(database, [invalid, insert(2)])
     with pytest.raises(DocumentTooLarge):
         await connections.commands(database, [insert(3), insert(4, b=b"x" * (17 * 2**20))])
-    found = [(await connections.command(database, find(n)))["cursor"]["firstBatch"] for n in (2, 3)]
-    assert found == [[{"_id": 2}], []]
+    batches = [
+        (await connections.command(database, find(n)))["cursor"]["firstBatch"] for n in (2, 3)
+    ]
+    assert batches == [[{"_id": 2}], []]
     assert connections.lent == len(connections.idle) == 1
 
 
-async def test_a_call_that_is_given_up_takes_its_connection_along(
+async def test_a_cancelled_call_discards_its_connection(
     session: MongoSession, database: str
 ) -> None:
-    """Its answer would be taken for that of the next command."""
+    """Its reply would be taken for the reply to the next command."""
     connections = session.connections
     await connections.command(database, insert(1))
     call = asyncio.create_task(connections.command(database, find(1)))
@@ -109,7 +109,7 @@ async def test_a_call_that_is_given_up_takes_its_connection_along(
     assert reply["cursor"]["firstBatch"] == []
 
 
-async def test_connections_go_back_to_the_pool(session: MongoSession, database: str) -> None:
+async def test_connections_return_to_the_pool(session: MongoSession, database: str) -> None:
     connections = session.connections
     await connections.command(database, insert(1))
     assert connections.retiring is not None
@@ -118,7 +118,7 @@ async def test_connections_go_back_to_the_pool(session: MongoSession, database: 
     assert (await connections.command(database, find(1)))["cursor"]["firstBatch"]
 
 
-async def test_a_call_that_is_under_way_survives_closing(
+async def test_a_call_in_flight_survives_closing(
     session: MongoSession, database: str, mongodb_config: SystemConfig
 ) -> None:
     connections = DriverConnections(session.client, mongodb_config)

@@ -49,11 +49,11 @@ from tests.conformance.drawn_queries import (
     TEXTS,
     Population,
     check,
-    populated,
+    populate,
 )
-from tests.conformance.real_stores import mongo_apart
+from tests.conformance.real_stores import isolated_mongo
 
-MANY = settings(
+MANY_EXAMPLES = settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 FRAGMENT = Fragment("mongo", "d", "c", FIELDS, {"main": tuple(FIELDS)})
@@ -64,14 +64,14 @@ async def population(mongodb_config: SystemConfig) -> AsyncIterator[Population]:
     config = replace(mongodb_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
     store = MongoStore(config)
     await store.open()
-    population = await populated(store)
+    population = await populate(store)
     yield population
     client = store.link.session.client
     await client.drop_database(store.link.session.database("d"))
     await store.close()
 
 
-@MANY
+@MANY_EXAMPLES
 @given(LEAVES | FILTERS, ORDERS, st.integers(1, 60), st.integers(0, 1000))
 async def test_searches_agree_with_the_oracle(
     population: Population,
@@ -166,7 +166,7 @@ def test_filters_that_a_server_evaluates_inexactly_are_residual(
 
 
 @pytest.mark.parametrize("text", TEXTS)
-async def test_texts_are_only_texts(population: Population, text: str) -> None:
+async def test_texts_are_never_syntax(population: Population, text: str) -> None:
     for path in (("s",), ID, ("doc", "a"), ("names", "$x"), ("doc", text), ("names", text)):
         for filter_ in (
             Compare(Comparison.EQ, path, text),
@@ -176,23 +176,23 @@ async def test_texts_are_only_texts(population: Population, text: str) -> None:
             await check(population, filter_, (), limit=90, after=3)
 
 
-async def test_patterns_that_would_take_for_ever_do_not(population: Population) -> None:
+async def test_patterns_with_exponential_backtracking_end_in_time(population: Population) -> None:
     await population.create({"long": {"w": "a" * 20_000}})
     await check(population, Like(("w",), "%a" * 40 + "%b"), (), limit=10, after=0)
     await check(population, Like(("w",), "%a" * 40 + "%"), (), limit=10, after=0)
 
 
-async def test_a_search_that_was_not_offered_is_refused(population: Population) -> None:
-    for find in (
+async def test_a_search_outside_the_pushdown_is_refused(population: Population) -> None:
+    for request in (
         SearchRequest(population.fragment, HAS_DOC, (), 10),
         SearchRequest(population.fragment, None, (OrderBy(("b",)),), 10),
         SearchRequest(population.fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
     ):
         with pytest.raises(StoreRefused):
-            await population.store.find(find)
+            await population.store.find(request)
 
 
-async def test_a_search_without_time_is_too_costly(population: Population) -> None:
+async def test_a_search_without_time_left_is_too_costly(population: Population) -> None:
     with pytest.raises(StoreTooCostly):
         await population.store.find(
             SearchRequest(population.fragment, None, (), 10, deadline_s=0.0)
@@ -200,21 +200,21 @@ async def test_a_search_without_time_is_too_costly(population: Population) -> No
 
 
 @pytest.mark.parametrize("after", [None, Position((), "a")])
-async def test_a_search_for_ids_looks_at_no_other_record(
+async def test_a_search_for_ids_reads_no_other_record(
     population: Population, after: Position | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in looks at all of them, unless it is given a list of ids at the top."""
+    """The stand-in reads all records unless the query has a list of ids at the top."""
     queries: list[Document] = []
-    find = AsyncCollection.find
+    find_documents = AsyncCollection.find
 
-    def seen(self: Any, query: Document, *rest: Any, **options: Any) -> Any:
+    def record_query(self: Any, query: Document, *arguments: Any, **options: Any) -> Any:
         queries.append(query)
-        return find(self, query, *rest, **options)
+        return find_documents(self, query, *arguments, **options)
 
-    monkeypatch.setattr(AsyncCollection, "find", seen)
+    monkeypatch.setattr(AsyncCollection, "find", record_query)
     id_ = max(population.records)
-    one = Compare(Comparison.EQ, ID, id_)
-    for filter_ in (one, In(ID, (id_,)), And((one, Exists(("s",))))):
+    equal = Compare(Comparison.EQ, ID, id_)
+    for filter_ in (equal, In(ID, (id_,)), And((equal, Exists(("s",))))):
         queries.clear()
         await population.store.find(
             SearchRequest(population.fragment, filter_, (), 10, after=after)
@@ -224,15 +224,19 @@ async def test_a_search_for_ids_looks_at_no_other_record(
 
 async def test_compound_indexes_come_and_go_with_the_schema(mongodb_config: SystemConfig) -> None:
     config = replace(mongodb_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
-    async with mongo_apart(config) as store:
+    async with isolated_mongo(config) as store:
         session = store.link.session
         fields = {name: FIELDS[name] for name in ("n", "k", "s")}
-        one = Fragment("mongo", "d", "c", fields, {"main": tuple(fields)})
+        fragment = Fragment("mongo", "d", "c", fields, {"main": tuple(fields)})
         for indexes in ((("n", "k"), ("k", "s")), (("k", "s"),), ()):
-            await store.prepare(replace(one, indexes=indexes))
-            there = await session.collection(layout_of(one)).index_information()
-            found = {name: of["key"] for name, of in there.items() if name.startswith("compound")}
-            assert found == {
+            await store.prepare(replace(fragment, indexes=indexes))
+            information = await session.collection(layout_of(fragment)).index_information()
+            keys = {
+                name: index["key"]
+                for name, index in information.items()
+                if name.startswith("compound")
+            }
+            assert keys == {
                 f"compound {a},{b}": [(f"values.{a}", 1), (f"values.{b}", 1), ("_id", 1)]
                 for a, b in indexes
             }
@@ -240,16 +244,16 @@ async def test_compound_indexes_come_and_go_with_the_schema(mongodb_config: Syst
 
 async def test_indexes_of_paths_come_and_go_with_the_schema(mongodb_config: SystemConfig) -> None:
     config = replace(mongodb_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
-    async with mongo_apart(config) as store:
+    async with isolated_mongo(config) as store:
         collection = store.link.session.collection
         for paths in (("a.b", "$x"), ("a.b",), ()):
             field = Field("d", FieldType.DOCUMENT, indexed_paths=paths)
             fragment = Fragment("mongo", "d", "c", {"d": field}, {"main": ("d",)})
             await store.prepare(fragment)
-            there = await collection(layout_of(fragment)).index_information()
-            found = [of["key"] for name, of in there.items() if name.startswith("path ")]
+            information = await collection(layout_of(fragment)).index_information()
+            keys = [index["key"] for name, index in information.items() if name.startswith("path ")]
             stored = ["values.d.a.b", "values.d.%24x"][: len(paths)]
-            assert sorted(found) == sorted([(path, 1), ("_id", 1)] for path in stored)
+            assert sorted(keys) == sorted([(path, 1), ("_id", 1)] for path in stored)
             equal = Compare(Comparison.EQ, ("d", "a", "b"), "x")
             access = AccessPath.INDEX if paths else AccessPath.SERVER_SCAN
             assert store.pushdown(fragment, equal, ()).access is access

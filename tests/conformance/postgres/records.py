@@ -1,4 +1,4 @@
-"""Records of PostgreSQL's own tests: writing and reading them, and looking below."""
+"""Writes and reads of records, the outbox and tables, for PostgreSQL's tests."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def fragment_of(*fields: Field, name: str = "") -> Fragment:
     return Fragment("postgres", "d", class_name, {f.name: f for f in fields}, groups)
 
 
-def write(fragment: Fragment, id_: str, kind: WriteKind, **what: Any) -> Write:
-    operation, groups = what.pop("operation", uuid.uuid4().hex), what.pop("groups", None)
-    every = tuple(fragment.groups)
-    chosen = groups or (("main",) if kind is WriteKind.UPDATE else every)
-    return Write(fragment, id_, kind, operation, chosen, **what)
+def make_write(fragment: Fragment, id_: str, kind: WriteKind, **options: Any) -> Write:
+    operation, groups = options.pop("operation", uuid.uuid4().hex), options.pop("groups", None)
+    all_groups = tuple(fragment.groups)
+    written_groups = groups or (("main",) if kind is WriteKind.UPDATE else all_groups)
+    return Write(fragment, id_, kind, operation, written_groups, **options)
 
 
-async def one(store: PostgresStore, call: Write) -> WriteResult:
+async def write_one(store: PostgresStore, call: Write) -> WriteResult:
     return (await store.write([call]))[0]
 
 
 async def put(store: PostgresStore, fragment: Fragment, id_: str, **values: Any) -> WriteResult:
-    return await one(store, write(fragment, id_, WriteKind.REPLACE, values=values))
+    return await write_one(store, make_write(fragment, id_, WriteKind.REPLACE, values=values))
 
 
 async def get(store: PostgresStore, fragment: Fragment, id_: str) -> Any:

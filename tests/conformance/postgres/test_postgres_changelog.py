@@ -1,4 +1,4 @@
-"""What is particular to PostgreSQL's change log: transactions that commit out of order, locks."""
+"""PostgreSQL's change log: transactions that commit out of order, and locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Fragment, SystemConfig
 from mediator.stores.postgres import PostgresStore, outbox, retention
 from mediator.stores.postgres.outbox import LOG, TransactionSnapshot
-from tests.conformance.real_stores import opened_apart
+from tests.conformance.real_stores import isolated_postgres
 
 LONG_S: Final = 60.0
 NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
@@ -28,7 +28,7 @@ NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
 @pytest.fixture(scope="module")
 async def store(postgresql_config: SystemConfig) -> AsyncIterator[PostgresStore]:
     config = replace(postgresql_config, namespace=NAMESPACE, deadline_s=30.0, durability="second")
-    async with opened_apart(config) as store:
+    async with isolated_postgres(config) as store:
         yield store
 
 
@@ -47,29 +47,29 @@ async def other(store: PostgresStore) -> AsyncIterator[Any]:
     await connection.close()
 
 
-async def summary(
+async def logged_ids(
     subject: ScratchClass, after: str | None = None, limit: int = 10_000
 ) -> list[str]:
-    """Return the objects of the class in the order of the log."""
+    """Return the ids of the logged objects of the class, in the order of the log."""
     store: Any = subject.store
-    entries = (await store.changes(LOG, after, limit, of(subject.fragment))).entries
+    entries = (await store.changes(LOG, after, limit, resolver_of(subject.fragment))).entries
     return [entry.change.object_id for entry in entries if entry.change is not None]
 
 
-def of(fragment: Fragment) -> Any:
+def resolver_of(fragment: Fragment) -> Any:
     return lambda _, class_name: fragment if class_name == fragment.class_name else None
 
 
-REMEMBERED = f"""
+INSERT_OPERATION = f"""
 INSERT INTO "{NAMESPACE}"._operations
 VALUES ($1, $2, $3, $4, '', false, 1, '{{}}', '{{}}', '{{}}', now())
 """
 
 
-async def waits_for_another(other: Any) -> None:
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+async def wait_for_blocked_writer(other: Any) -> None:
+    query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
     async with asyncio.timeout(LONG_S):
-        while not await other.fetchval(waiting):  # noqa: ASYNC110 - there is no event to wait for
+        while not await other.fetchval(query):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
 
 
@@ -80,32 +80,32 @@ async def test_changes_after_those_of_a_waiting_writer_are_withheld(
     write = subject.change("slow", {"n": 1}, remember="f")
     await other.execute("BEGIN")
     names = (subject.fragment.database, subject.fragment.class_name, write.id)
-    await other.execute(REMEMBERED, write.operation, *names)
+    await other.execute(INSERT_OPERATION, write.operation, *names)
     slow = asyncio.create_task(subject.write(write))
-    await waits_for_another(other)
+    await wait_for_blocked_writer(other)
     for id_ in ("a", "b"):
         await subject.create(id_, {"n": 1})
-    _, awaited = await store.horizon()
+    _, xmax = await store.horizon()
     for _ in range(3):
-        assert await summary(subject) == ["slow"]
-        assert (await store.horizon())[0] < awaited
+        assert await logged_ids(subject) == ["slow"]
+        assert (await store.horizon())[0] < xmax
     await other.execute("ROLLBACK")
     await slow
-    assert await summary(subject) == ["slow", "slow", "a", "b"]
-    assert (await store.horizon())[0] >= awaited
+    assert await logged_ids(subject) == ["slow", "slow", "a", "b"]
+    assert (await store.horizon())[0] >= xmax
 
 
-@pytest.mark.parametrize("work", ["SELECT pg_current_xact_id()", "CREATE TABLE {}.foreign ()"])
+@pytest.mark.parametrize("statement", ["SELECT pg_current_xact_id()", "CREATE TABLE {}.foreign ()"])
 async def test_writers_to_other_tables_do_not_delay_the_log(
-    subject: ScratchClass, other: Any, store: PostgresStore, work: str
+    subject: ScratchClass, other: Any, store: PostgresStore, statement: str
 ) -> None:
     await other.execute("BEGIN")
-    await other.execute(work.format(NAMESPACE))
+    await other.execute(statement.format(NAMESPACE))
     await subject.create("x", {"n": 1})
-    _, awaited = await store.horizon()
-    await summary(subject)  # running transactions are examined when they are seen again
-    assert await summary(subject) == ["x"]
-    assert (await store.horizon())[0] >= awaited
+    _, xmax = await store.horizon()
+    await logged_ids(subject)  # running transactions are examined when seen a second time
+    assert await logged_ids(subject) == ["x"]
+    assert (await store.horizon())[0] >= xmax
     await other.execute("ROLLBACK")
 
 
@@ -116,31 +116,33 @@ async def test_changes_are_returned_after_an_earlier_writer_rolled_back(
     await other.execute(f'LOCK TABLE "{NAMESPACE}"._outbox IN ROW EXCLUSIVE MODE')
     await other.execute("SELECT pg_current_xact_id()")
     await subject.create("x", {"n": 1})
-    assert await summary(subject) == []
-    assert await summary(subject) == []
+    assert await logged_ids(subject) == []
+    assert await logged_ids(subject) == []
     await other.execute("ROLLBACK")
-    assert await summary(subject) == ["x"]
+    assert await logged_ids(subject) == ["x"]
 
 
 async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: ScratchClass) -> None:
     store: Any = subject.store
     seen: list[str] = []
-    writers, each, after = 8, 25, await end_of(store)
-    ids = [[f"{writer}.{n}" for n in range(each)] for writer in range(writers)]
+    writer_count, per_writer, after = 8, 25, await end_of(store)
+    ids = [[f"{writer}.{n}" for n in range(per_writer)] for writer in range(writer_count)]
 
-    async def work(own: list[str]) -> None:
-        for i in range(0, each, 5):
-            await subject.write_all([subject.creation(id_, {"n": 1}) for id_ in own[i : i + 5]])
+    async def write_batches(writer_ids: list[str]) -> None:
+        for i in range(0, per_writer, 5):
+            await subject.write_all(
+                [subject.creation(id_, {"n": 1}) for id_ in writer_ids[i : i + 5]]
+            )
 
-    working = asyncio.gather(*map(work, ids))
+    writes = asyncio.gather(*map(write_batches, ids))
     async with asyncio.timeout(LONG_S):
-        while len(seen) < writers * each:
-            some = (await store.changes(LOG, after, 17, of(subject.fragment))).entries
-            after = some[-1].position if some else after
-            seen += [entry.change.object_id for entry in some if entry.change is not None]
+        while len(seen) < writer_count * per_writer:
+            entries = (await store.changes(LOG, after, 17, resolver_of(subject.fragment))).entries
+            after = entries[-1].position if entries else after
+            seen += [entry.change.object_id for entry in entries if entry.change is not None]
             await asyncio.sleep(0)
-    await working
-    assert sorted(seen) == sorted(id_ for own in ids for id_ in own)
+    await writes
+    assert sorted(seen) == sorted(id_ for writer_ids in ids for id_ in writer_ids)
 
 
 async def end_of(store: Any) -> str | None:
@@ -148,7 +150,7 @@ async def end_of(store: Any) -> str | None:
     return entries[-1].position if entries else None
 
 
-async def test_large_changes_come_in_small_portions(
+async def test_large_changes_are_read_in_small_portions(
     subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
@@ -156,17 +158,17 @@ async def test_large_changes_come_in_small_portions(
     limits: list[int] = []
     ordered = outbox.OutboxLog.ordered
 
-    async def recording(log: Any, statement: str, *arguments: Any) -> list[Any]:
+    async def record_limit(log: Any, statement: str, *arguments: Any) -> list[Any]:
         if len(arguments) == 4:
             limits.append(arguments[3])
         return await ordered(log, statement, *arguments)
 
-    monkeypatch.setattr(outbox.OutboxLog, "ordered", recording)
+    monkeypatch.setattr(outbox.OutboxLog, "ordered", record_limit)
     large = "x" * 1_000_000
     for i in range(12):
         await subject.create(f"{i}", {"s": large})
     for _ in range(2):
-        assert await summary(subject, start) == [f"{i}" for i in range(12)]
+        assert await logged_ids(subject, start) == [f"{i}" for i in range(12)]
     assert limits[-1] < 12
     assert limits[0] > 12
 
@@ -178,14 +180,14 @@ async def test_trimming_is_done_in_batches(
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
     monkeypatch.setattr(outbox, "TRIM_BATCH", 3)
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(10)])
-    entries = (await store.changes(LOG, None, 100, of(subject.fragment))).entries
+    entries = (await store.changes(LOG, None, 100, resolver_of(subject.fragment))).entries
     assert await store.trim(LOG, entries[7].position, 60.0) == 0
     assert await store.trim(LOG, entries[7].position, -60.0) == 8
-    assert await summary(subject) == ["8", "9"]
+    assert await logged_ids(subject) == ["8", "9"]
     assert await store.oldest(LOG) == entries[8].position
 
 
-async def test_reaping_leaves_the_last_changes_whatever_their_age(
+async def test_reaping_keeps_the_latest_changes_whatever_their_age(
     subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
@@ -194,9 +196,9 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
         await subject.create(f"{i}", {"n": i})
     monkeypatch.setattr(retention, "MAX_CHANGES", 2)
     assert await store.reap(3) == 3
-    assert await summary(subject) == ["3", "4", "5"]
+    assert await logged_ids(subject) == ["3", "4", "5"]
     await store.reap(100)
-    assert await summary(subject) == ["4", "5"]
+    assert await logged_ids(subject) == ["4", "5"]
 
 
 async def test_a_log_is_read_through_its_index(subject: ScratchClass, other: Any) -> None:
@@ -212,27 +214,25 @@ async def test_a_log_is_read_through_its_index(subject: ScratchClass, other: Any
     assert "Sort" not in text
 
 
-# Which transactions matter; numbers beyond 32 bits, as locks name them by their lower half.
+# Relevant transactions; ids exceed 32 bits because locks hold only their lower half.
 
 HIGH: Final = 7 << 32
 
 
 @given(
     running=st.sets(st.integers(HIGH + 1, HIGH + 40)),
-    writing=st.sets(st.integers(HIGH + 1, HIGH + 40)),
+    writers=st.sets(st.integers(HIGH + 1, HIGH + 40)),
 )
-def test_the_lowest_running_writer_is_where_reading_ends(
-    running: set[int], writing: set[int]
-) -> None:
+def test_reading_ends_at_the_lowest_running_writer(running: set[int], writers: set[int]) -> None:
     snapshot = TransactionSnapshot(
         min(running, default=HIGH + 50), HIGH + 50, tuple(sorted(running))
     )
-    locks: list[tuple[str, int | None]] = [(f"v{x}", x & 0xFFFFFFFF) for x in running | writing]
-    locks += [(f"v{x}", None) for x in writing]
-    assert snapshot.horizon(locks) == min(running & writing, default=HIGH + 50)
+    locks: list[tuple[str, int | None]] = [(f"v{x}", x & 0xFFFFFFFF) for x in running | writers]
+    locks += [(f"v{x}", None) for x in writers]
+    assert snapshot.horizon(locks) == min(running & writers, default=HIGH + 50)
 
 
-def test_a_running_transaction_without_a_lock_may_be_a_writer_s_that_has_none_yet() -> None:
+def test_a_running_transaction_without_a_lock_may_become_a_writer() -> None:
     snapshot = TransactionSnapshot(5, 10, (5, 7))
     assert snapshot.horizon([("other", 5)]) == 10
     assert snapshot.horizon([("other", 5), ("writer", None)]) == 7

@@ -1,4 +1,4 @@
-"""Changes, remembered operations and retention of PostgreSQL; what it reports of itself."""
+"""Changes, remembered operations, retention and reported facts of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.conformance.postgres.records import (
     NAMESPACE,
     fragment_of,
     get,
-    one,
+    make_write,
     put,
     table_of,
-    write,
+    write_one,
 )
 
-# The outbox and what is remembered
+# The outbox and remembered operations
 
 
 async def test_a_replay_returns_every_type_exactly(store: PostgresStore) -> None:
@@ -56,13 +56,13 @@ async def test_a_replay_returns_every_type_exactly(store: PostgresStore) -> None
             values[f"{type_}_{name}"] = [value] if type_ is FieldType.LIST else {"k": value}
     fragment = fragment_of(*fields, Field("none", FieldType.STRING))
     await store.prepare(fragment)
-    call = write(
+    call = make_write(
         fragment, "x", WriteKind.CREATE, values={**values, "none": None}, returning=(), remember="f"
     )
-    first, again = await one(store, call), await one(store, call)
-    assert first.values == again.values == {**values, "none": None}
+    first, replayed = await write_one(store, call), await write_one(store, call)
+    assert first.values == replayed.values == {**values, "none": None}
     for name, value in first.values.items():
-        assert type(again.values[name]) is type(value)
+        assert type(replayed.values[name]) is type(value)
     assert await get(store, fragment, "x") == {**values, "none": None}
     await store.drop(fragment)
 
@@ -75,23 +75,27 @@ async def test_reaping_removes_tombstones_past_their_retention(
     fragment = fragment_of(Field("n", FieldType.INTEGER))
     await store.prepare(fragment)
     for id_ in ("kept", "gone"):
-        await one(store, write(fragment, id_, WriteKind.CREATE, values={"n": 1}, remember="f"))
-    gone = await one(store, write(fragment, "gone", WriteKind.DELETE))
+        await write_one(
+            store, make_write(fragment, id_, WriteKind.CREATE, values={"n": 1}, remember="f")
+        )
+    deletion = await write_one(store, make_write(fragment, "gone", WriteKind.DELETE))
     assert await store.reap(100) == 0
     later_us = await store.time_us() + (RETENTION_S + 60) * 1_000_000
     monkeypatch.setattr(store, "time_us", AsyncMock(return_value=later_us))
-    # Two remembered operations, one tombstone; two at most in the first round.
+    # Two remembered operations and one tombstone; the first round removes at most two.
     assert await store.reap(2) == 2
     assert await store.reap(100) == 1
     assert await store.reap(100) == 0
     assert await get(store, fragment, "kept") == {"n": 1}
-    again = await one(store, write(fragment, "gone", WriteKind.CREATE, values={"n": 2}))
-    assert again.creation_version > gone.creation_version
+    recreated = await write_one(
+        store, make_write(fragment, "gone", WriteKind.CREATE, values={"n": 2})
+    )
+    assert recreated.creation_version > deletion.creation_version
     await store.close()
     await admin.execute(f'DROP SCHEMA "{NAMESPACE}_reap" CASCADE')
 
 
-# What is observed
+# Observed facts
 
 
 @pytest.mark.parametrize(("durability", "seconds"), [("full", 0.0), ("second", 0.6)])
@@ -109,7 +113,9 @@ async def test_durability_is_observed_as_set(
     assert facts.replicas == 0
 
 
-async def test_a_user_that_may_not_make_the_namespace(config: SystemConfig, admin: Any) -> None:
+async def test_a_user_that_may_not_create_the_namespace_is_refused(
+    config: SystemConfig, admin: Any
+) -> None:
     role = f"portolan_{uuid.uuid4().hex[:8]}"
     await admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret-word'")
     database, port, host = await admin.fetchrow(
@@ -118,10 +124,10 @@ async def test_a_user_that_may_not_make_the_namespace(config: SystemConfig, admi
     )
     url = f"postgresql://{role}:secret-word@/{database}?host={host}&port={port}"
     limited = PostgresStore(replace(config, url=url, namespace=f"{NAMESPACE}_none"))
-    with pytest.raises(StoreError) as summary:
+    with pytest.raises(StoreError) as raised:
         await limited.open()
-    assert isinstance(summary.value, StoreRefused)
-    assert "secret-word" not in str(summary.value)
+    assert isinstance(raised.value, StoreRefused)
+    assert "secret-word" not in str(raised.value)
     await limited.close()
     await admin.execute(f"DROP ROLE {role}")
 
@@ -134,14 +140,14 @@ async def test_now_is_the_servers_clock_to_the_microsecond(
     await put(store, fragment, "x")
     before = await admin.fetchval("SELECT clock_timestamp()")
     now = OperatorCall("t", Operator.NOW, True)
-    result = await one(
-        store, write(fragment, "x", WriteKind.UPDATE, operators=(now,), returning=("t",))
+    result = await write_one(
+        store, make_write(fragment, "x", WriteKind.UPDATE, operators=(now,), returning=("t",))
     )
     after = await admin.fetchval("SELECT clock_timestamp()")
-    summary = result.values["t"]
-    assert isinstance(summary, datetime)
-    assert before <= summary <= after
-    assert summary.utcoffset() == timedelta(0)
+    now_stored = result.values["t"]
+    assert isinstance(now_stored, datetime)
+    assert before <= now_stored <= after
+    assert now_stored.utcoffset() == timedelta(0)
     await store.drop(fragment)
 
 
@@ -149,37 +155,37 @@ async def test_now_is_the_servers_clock_to_the_microsecond(
 async def test_intents_are_set_in_one_round_trip(
     store: PostgresStore, subject: Fragment, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    await store.write([write(subject, "r0", WriteKind.REPLACE)])
-    sent = []
+    await store.write([make_write(subject, "r0", WriteKind.REPLACE)])
+    calls = []
     for name in ("execute", "fetch", "fetchmany", "fetchrow"):
         method = getattr(asyncpg.Connection, name)
 
-        async def counted(self: Any, *args: Any, method: Any = method) -> Any:
-            sent.append(args)
+        async def record_call(self: Any, *args: Any, method: Any = method) -> Any:
+            calls.append(args)
             return await method(self, *args)
 
-        monkeypatch.setattr(asyncpg.Connection, name, counted)
-    found = await store.lock([(subject, f"r{n}") for n in range(count)], "m")
-    assert len(sent) == 1
-    assert [state.intent for state in found] == ["m"] * count
-    assert found[0].creation_version is not None
-    assert {state.creation_version for state in found[1:]} <= {None}
+        monkeypatch.setattr(asyncpg.Connection, name, record_call)
+    states = await store.lock([(subject, f"r{n}") for n in range(count)], "m")
+    assert len(calls) == 1
+    assert [state.intent for state in states] == ["m"] * count
+    assert states[0].creation_version is not None
+    assert {state.creation_version for state in states[1:]} <= {None}
 
 
-async def test_redo_records_go_with_their_intents(
+async def test_redo_records_are_removed_with_their_intents(
     store: PostgresStore, admin: Any, subject: Fragment
 ) -> None:
-    """In the table, not only for those who look: a row would carry it for ever."""
-    key, stored = (subject, "x"), f"SELECT _redo FROM {table_of(subject)} WHERE id = 'x'"
+    """Their column is cleared, not only hidden: the row would carry them for ever."""
+    key, query = (subject, "x"), f"SELECT _redo FROM {table_of(subject)} WHERE id = 'x'"
     for kind in (WriteKind.CREATE, WriteKind.UPDATE, WriteKind.REPLACE, WriteKind.DELETE):
         await store.lock([key], "m", "redo")
-        assert "redo" in await admin.fetchval(stored)
-        await one(store, write(subject, "x", kind, intent="m"))
-        assert await admin.fetchval(stored) is None, kind
+        assert "redo" in await admin.fetchval(query)
+        await write_one(store, make_write(subject, "x", kind, intent="m"))
+        assert await admin.fetchval(query) is None, kind
     for joint in (False, True):
         await store.lock([key], "m", "redo")
         await store.unlock([key], "m", joint=joint)
-        assert await admin.fetchval(stored) is None
+        assert await admin.fetchval(query) is None
     await store.fence(*key, "m")
     await store.lock([key], "m", "redo")
-    assert await admin.fetchval(stored) is None
+    assert await admin.fetchval(query) is None

@@ -1,4 +1,4 @@
-"""What concurrent writes of PostgreSQL come to, and in which order they are logged."""
+"""The results of concurrent writes to PostgreSQL, and the order of their changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.records import ADD, get, one, outbox, put, write
+from tests.conformance.postgres.records import ADD, get, make_write, outbox, put, write_one
 
 
 async def test_one_of_many_replacements_creates(
@@ -37,33 +37,35 @@ async def test_one_of_many_replacements_creates(
 
 @pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("kind", WriteKind)
-async def test_one_operation_by_many_takes_effect_once(
+async def test_an_operation_sent_concurrently_takes_effect_once(
     store: PostgresStore, subject: Fragment, admin: Any, kind: WriteKind, conditional: bool
 ) -> None:
-    what: dict[str, Any] = {"operators": (ADD,)} if kind is WriteKind.UPDATE else {}
+    options: dict[str, Any] = {"operators": (ADD,)} if kind is WriteKind.UPDATE else {}
     if kind in (WriteKind.CREATE, WriteKind.REPLACE):
-        what = {"values": {"n": 1}}
+        options = {"values": {"n": 1}}
     if kind is not WriteKind.CREATE:
         versions = (await put(store, subject, "x", n=0)).versions
-        what |= {"expect": versions} if conditional else {}
-    call = write(subject, "x", kind, remember="f", returning=(), **what)
-    results = await asyncio.gather(*(one(store, call) for _ in range(16)))
+        options |= {"expect": versions} if conditional else {}
+    call = make_write(subject, "x", kind, remember="f", returning=(), **options)
+    results = await asyncio.gather(*(write_one(store, call) for _ in range(16)))
     assert Counter(r.status for r in results) == {Status.APPLIED: 1, Status.REPLAYED: 15}
     assert len({r.versions["main"] for r in results}) == 1
     assert [r.values for r in results] == [results[0].values] * 16
-    mine = [r for r in await outbox(admin, subject) if r["change"] == f"{call.operation}:main"]
-    assert len(mine) == 1
+    changes = [r for r in await outbox(admin, subject) if r["change"] == f"{call.operation}:main"]
+    assert len(changes) == 1
 
 
 async def test_crossing_batches_keep_the_outbox_in_order(
     store: PostgresStore, subject: Fragment, admin: Any
 ) -> None:
     ids = [f"{i:02}" for i in range(20)]
-    await store.write([write(subject, i, WriteKind.CREATE, values={"n": 0}) for i in ids])
+    await store.write([make_write(subject, i, WriteKind.CREATE, values={"n": 0}) for i in ids])
 
     def batch(order: list[str]) -> list[Write]:
-        adds = [write(subject, i, WriteKind.UPDATE, operators=(ADD,)) for i in order]
-        sets = [write(subject, i, WriteKind.UPDATE, values={"s": i}, groups=("s",)) for i in order]
+        adds = [make_write(subject, i, WriteKind.UPDATE, operators=(ADD,)) for i in order]
+        sets = [
+            make_write(subject, i, WriteKind.UPDATE, values={"s": i}, groups=("s",)) for i in order
+        ]
         return [call for pair in zip(adds, sets, strict=True) for call in pair]
 
     orders = [ids, ids[::-1], ids[10:] + ids[:10]] * 2

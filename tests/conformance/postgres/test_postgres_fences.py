@@ -1,4 +1,4 @@
-"""Fences in PostgreSQL: which comes first, the fence or the write, forced by locks of others."""
+"""Fences in PostgreSQL: locks of other sessions force the order of a fence and a write."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from mediator.stores.port import (
 from mediator.stores.postgres import PostgresStore, retention
 from mediator.stores.postgres.write.prepared import shape_of
 from tests.conformance.in_order import in_order
-from tests.conformance.real_stores import opened_apart
+from tests.conformance.real_stores import isolated_postgres
 from tests.faults.conditions import eventually
 
 NAMESPACE: Final = f"fences_{uuid.uuid4().hex[:12]}"
 LOST: Final = "lost"
 """The token of the writes that are fenced."""
 
-WHOLE: Final = (WriteKind.CREATE, WriteKind.REPLACE)
-WAITING: Final = """
+INSERTING_KINDS: Final = (WriteKind.CREATE, WriteKind.REPLACE)
+COUNT_WAITING: Final = """
 SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1
 """
 
@@ -47,7 +47,7 @@ async def config(postgresql_config: SystemConfig) -> SystemConfig:
 
 @pytest.fixture(scope="module")
 async def store(config: SystemConfig) -> AsyncIterator[PostgresStore]:
-    async with opened_apart(config) as store:
+    async with isolated_postgres(config) as store:
         yield store
 
 
@@ -69,11 +69,11 @@ async def other(store: PostgresStore) -> AsyncIterator[Any]:
 
 
 def write_of(subject: ScratchClass, kind: WriteKind, remember: str | None = None) -> Write:
-    what: dict[str, Any] = {} if kind is WriteKind.DELETE else {"values": {"n": 2}}
-    return subject.writing(kind, "x", remember=remember, **what)
+    options: dict[str, Any] = {} if kind is WriteKind.DELETE else {"values": {"n": 2}}
+    return subject.writing(kind, "x", remember=remember, **options)
 
 
-async def late(store: PostgresStore, write: Write) -> WriteResult:
+async def fenced_write(store: PostgresStore, write: Write) -> WriteResult:
     [result] = await store.write([write], LOST)
     return result
 
@@ -92,7 +92,7 @@ def table_of(subject: ScratchClass) -> str:
 
 
 async def set_up(subject: ScratchClass, state: str) -> dict[str, int]:
-    """Make the record `x` what is wanted; returns the versions that stand."""
+    """Put the record `x` into a state, and return its versions."""
     if state == "never":
         return {}
     result = await subject.create("x", {"n": 1})
@@ -101,22 +101,22 @@ async def set_up(subject: ScratchClass, state: str) -> dict[str, int]:
     return dict(result.versions)
 
 
-async def waiting(store: PostgresStore, count: int) -> None:
-    """Wait until so many statements on our tables wait for a lock."""
+async def wait_for_blocked(store: PostgresStore, count: int) -> None:
+    """Wait until `count` statements on the tests' tables wait for a lock."""
 
-    async def there() -> bool:
-        counted = store.use(lambda c: c.fetchval(WAITING, f"%{NAMESPACE}%"))
-        return int(await counted) >= count
+    async def are_blocked() -> bool:
+        waiting_count = store.use(lambda c: c.fetchval(COUNT_WAITING, f"%{NAMESPACE}%"))
+        return int(await waiting_count) >= count
 
-    await eventually(there)
+    await eventually(are_blocked)
 
 
 async def changes_after(store: PostgresStore, write: Write) -> list[Any]:
-    """Return what a write has left in the outbox and in the memory of operations."""
+    """Return the rows of a write in the outbox and among the remembered operations."""
     outbox = f'SELECT FROM "{NAMESPACE}"._outbox WHERE change LIKE $1'
-    kept = f'SELECT FROM "{NAMESPACE}"._operations WHERE operation = $1'
-    left = await store.use(lambda c: c.fetch(outbox, f"{write.operation}:%"))
-    return [*left, *await store.use(lambda c: c.fetch(kept, write.operation))]
+    operations = f'SELECT FROM "{NAMESPACE}"._operations WHERE operation = $1'
+    changes = await store.use(lambda c: c.fetch(outbox, f"{write.operation}:%"))
+    return [*changes, *await store.use(lambda c: c.fetch(operations, write.operation))]
 
 
 # The fence comes first
@@ -127,7 +127,7 @@ async def changes_after(store: PostgresStore, write: Write) -> list[Any]:
     ("kind", "state"),
     [
         *((kind, state) for kind in WriteKind for state in ("live", "deleted", "reaped")),
-        *((kind, "never") for kind in WHOLE),  # others find no row, and wait for no lock
+        *((kind, "never") for kind in INSERTING_KINDS),  # others find no row to wait for
     ],
 )
 async def test_a_fence_younger_than_the_snapshot_of_the_write(
@@ -143,14 +143,14 @@ async def test_a_fence_younger_than_the_snapshot_of_the_write(
     lock = store.statements.lock(subject.fragment)
     async with other.transaction():
         await other.fetch(lock.text, *lock.arguments({"ids": ["x"]}))
-        writing = asyncio.create_task(late(store, write))
-        await waiting(store, 1)
+        write_task = asyncio.create_task(fenced_write(store, write))
+        await wait_for_blocked(store, 1)
         if state == "reaped":
             await sql(store, subject, "DELETE FROM {table} WHERE _deleted IS NOT NULL")
             versions = {}
         assert await store.fence(subject.fragment, "x", LOST) == versions
-    absent = state == "reaped" and kind not in WHOLE
-    assert (await writing).status is (Status.MISSING if absent else Status.FENCED)
+    absent = state == "reaped" and kind not in INSERTING_KINDS
+    assert (await write_task).status is (Status.MISSING if absent else Status.FENCED)
     assert await subject.read("x") == before
     assert await changes_after(store, write) == []
 
@@ -164,25 +164,25 @@ async def test_a_fence_ahead_of_the_write_in_the_queue_for_the_row(
     before, write = await subject.read("x"), write_of(subject, kind)
     async with other.transaction():
         await other.execute(f"SELECT FROM {table_of(subject)} FOR UPDATE")
-        fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
-        await waiting(store, 1)
-        writing = asyncio.create_task(late(store, write))
-        await waiting(store, 2)
-    assert await fencing == versions
-    assert (await writing).status is Status.FENCED
+        fence_task = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
+        await wait_for_blocked(store, 1)
+        write_task = asyncio.create_task(fenced_write(store, write))
+        await wait_for_blocked(store, 2)
+    assert await fence_task == versions
+    assert (await write_task).status is Status.FENCED
     assert await subject.read("x") == before
     assert await changes_after(store, write) == []
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("kind", INSERTING_KINDS)
 async def test_an_insertion_that_meets_a_fence_not_yet_committed(
     store: PostgresStore, subject: ScratchClass, other: Any, kind: WriteKind
 ) -> None:
     async with other.transaction():
         await other.fetch(store.statements.fence(subject.fragment), "x", LOST)
-        writing = asyncio.create_task(late(store, write_of(subject, kind)))
-        await waiting(store, 1)
-    assert (await writing).status is Status.FENCED
+        write_task = asyncio.create_task(fenced_write(store, write_of(subject, kind)))
+        await wait_for_blocked(store, 1)
+    assert (await write_task).status is Status.FENCED
     assert await subject.read("x") is None
 
 
@@ -191,11 +191,11 @@ async def test_writes_that_come_after_the_fence_of_an_absent_record(
     store: PostgresStore, subject: ScratchClass, kind: WriteKind
 ) -> None:
     assert await store.fence(subject.fragment, "x", LOST) == {}
-    assert (await late(store, write_of(subject, kind))).status is Status.FENCED
+    assert (await fenced_write(store, write_of(subject, kind))).status is Status.FENCED
     assert await subject.read("x") is None
     result = await subject.write(write_of(subject, kind))
-    assert result.status is (Status.APPLIED if kind in WHOLE else Status.MISSING)
-    assert result.created is (kind in WHOLE)
+    assert result.status is (Status.APPLIED if kind in INSERTING_KINDS else Status.MISSING)
+    assert result.created is (kind in INSERTING_KINDS)
 
 
 # The write comes first
@@ -206,7 +206,7 @@ async def test_writes_that_come_after_the_fence_of_an_absent_record(
     ("kind", "state"),
     [
         *((kind, "live") for kind in WriteKind if kind is not WriteKind.CREATE),
-        *((kind, state) for kind in WHOLE for state in ("deleted", "never")),
+        *((kind, state) for kind in INSERTING_KINDS for state in ("deleted", "never")),
     ],
 )
 async def test_a_fence_that_waits_for_the_write(
@@ -225,26 +225,26 @@ async def test_a_fence_that_waits_for_the_write(
     result = plan.result(row, write)
     assert result is not None
     assert result.status is Status.APPLIED
-    fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
-    await waiting(store, 1)
-    assert not fencing.done()
+    fence_task = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
+    await wait_for_blocked(store, 1)
+    assert not fence_task.done()
     await (transaction.commit() if committed else transaction.rollback())
-    assert await fencing == (result.versions if committed else versions)
+    assert await fence_task == (result.versions if committed else versions)
     assert (await subject.read("x") == before) is not committed
-    assert (await late(store, write_of(subject, WriteKind.REPLACE))).status is Status.FENCED
+    assert (await fenced_write(store, write_of(subject, WriteKind.REPLACE))).status is Status.FENCED
 
 
-# What becomes of fences
+# The lifetime of fences
 
 
-async def test_no_write_takes_fences_away(store: PostgresStore, subject: ScratchClass) -> None:
+async def test_no_write_removes_fences(store: PostgresStore, subject: ScratchClass) -> None:
     fragment = subject.fragment
     await subject.create("x", {"n": 1})
     await store.fence(fragment, "x", LOST)
 
-    async def still_fenced(after: str) -> None:
+    async def check_fenced(after: str) -> None:
         for kind in WriteKind:
-            result = await late(store, write_of(subject, kind))
+            result = await fenced_write(store, write_of(subject, kind))
             assert result.status is Status.FENCED, (after, kind)
 
     for write in (
@@ -258,26 +258,26 @@ async def test_no_write_takes_fences_away(store: PostgresStore, subject: Scratch
         for token in ("", "another"):
             [result] = await store.write([replace(write, operation=uuid.uuid4().hex)], token)
         assert result.status in (Status.APPLIED, Status.EXISTS, Status.MISSING)
-        await still_fenced(write.kind.name)
+        await check_fenced(write.kind.name)
     assert (await store.lock([(fragment, "x")], "intent"))[0].intent == "intent"
-    await still_fenced("lock")
+    await check_fenced("lock")
     await subject.update("x", {"n": 6}, intent="intent")
-    await still_fenced("a marked write")
+    await check_fenced("a write with an intent")
     await store.lock([(fragment, "x")], "intent")
     await store.unlock([(fragment, "x")], "intent")
-    await still_fenced("unlock")
+    await check_fenced("unlock")
     creation_version = 2**60
     copy = Record(
         "x", creation_version, {"main": creation_version, "side": creation_version}, {"n": 7}
     )
     assert await store.absorb(fragment, [copy]) == [True]
-    await still_fenced("absorb")
+    await check_fenced("absorb")
     await store.forget(fragment, [("x", creation_version)])
-    await still_fenced("forget")
+    await check_fenced("forget")
     later = replace(copy, creation_version=creation_version + 1)
     assert await store.absorb(fragment, [later]) == [True]
     assert await store.replace_copies(fragment, [later], [copy]) == 1
-    await still_fenced("replace")
+    await check_fenced("replace")
 
 
 async def test_a_fence_of_an_absent_record_is_not_read_as_a_record(
@@ -286,18 +286,18 @@ async def test_a_fence_of_an_absent_record_is_not_read_as_a_record(
     for id_ in ("a", "b", "c"):
         await subject.create(id_, {"n": 1})
     await subject.delete("b")
-    whole = [await subject.read(id_) for id_ in ("a", "c")]
+    records = [await subject.read(id_) for id_ in ("a", "c")]
     for id_ in ("a", "b", "x"):
         await store.fence(subject.fragment, id_, LOST)
     assert await store.count(subject.fragment) == 2
-    assert await store.scan(subject.fragment, None, 10) == whole
-    assert await in_order(store, subject.fragment, "n") == whole
+    assert await store.scan(subject.fragment, None, 10) == records
+    assert await in_order(store, subject.fragment, "n") == records
     assert await subject.read_all(["b", "x"]) == [None, None]
-    assert await subject.read("a") == whole[0]
+    assert await subject.read("a") == records[0]
     assert (await store.record_states([(subject.fragment, "x")]))[0].creation_version is None
 
 
-async def test_fences_past_their_retention_go_with_the_next(
+async def test_the_next_fence_removes_fences_past_their_retention(
     store: PostgresStore, subject: ScratchClass
 ) -> None:
     fragment, now = subject.fragment, time.time()
@@ -309,11 +309,11 @@ async def test_fences_past_their_retention_go_with_the_next(
         await sql(store, subject, age, token, at)
     for token in ("new", "again"):
         await store.fence(fragment, "x", token)
-    left = "SELECT key, value::float8 FROM {table}, jsonb_each(_fences)"
-    kept = dict(await sql(store, subject, left))
-    assert kept.keys() == {"young", "new", "again"}
-    assert kept["young"] == times["young"]
-    assert kept["again"] >= now - 60, "a record fenced again is so for the whole time again"
+    query = "SELECT key, value::float8 FROM {table}, jsonb_each(_fences)"
+    fences = dict(await sql(store, subject, query))
+    assert fences.keys() == {"young", "new", "again"}
+    assert fences["young"] == times["young"]
+    assert fences["again"] >= now - 60, "a repeated fence starts its retention anew"
 
 
 async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
@@ -325,14 +325,14 @@ async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
         await store.fence(subject.fragment, id_, LOST)
     await subject.create("z", {"n": 1})
     await store.fence(subject.fragment, "z", LOST)
-    assert await _reaped(store, time.time() + RETENTION_S - 60) == 0
+    assert await _reap(store, time.time() + RETENTION_S - 60) == 0
     for id_ in ("x", "y"):
-        assert (await late(store, subject.creation(id_, {"n": 2}))).status is Status.FENCED
-    assert await _reaped(store, time.time() + RETENTION_S + 60) == 2
+        assert (await fenced_write(store, subject.creation(id_, {"n": 2}))).status is Status.FENCED
+    assert await _reap(store, time.time() + RETENTION_S + 60) == 2
     assert [id_ for (id_,) in await sql(store, subject, "SELECT id FROM {table}")] == ["z"]
 
 
-async def _reaped(store: PostgresStore, now_s: float) -> int:
+async def _reap(store: PostgresStore, now_s: float) -> int:
     return await store.use(lambda c: retention.reap(c, NAMESPACE, now_s, 1000))
 
 
@@ -344,12 +344,12 @@ async def test_a_fence_races_with_the_reaper(
     await sql(store, subject, age)
     async with other.transaction():
         assert await retention.reap(other, NAMESPACE, time.time(), 1000) == 1
-        fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
-        await waiting(store, 1)
-    assert await fencing == {}
-    assert (await late(store, subject.creation("x", {"n": 2}))).status is Status.FENCED
+        fence_task = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
+        await wait_for_blocked(store, 1)
+    assert await fence_task == {}
+    assert (await fenced_write(store, subject.creation("x", {"n": 2}))).status is Status.FENCED
     await sql(store, subject, age)
     async with other.transaction():
         await other.fetch(store.statements.fence(subject.fragment), "x", "another")
-        assert await _reaped(store, time.time()) == 0
-    assert await _reaped(store, time.time()) == 0
+        assert await _reap(store, time.time()) == 0
+    assert await _reap(store, time.time()) == 0

@@ -1,4 +1,4 @@
-"""Multi-row writes of PostgreSQL: what each comes to is what it comes to by itself."""
+"""Multi-row writes of PostgreSQL: each write has the result that it has on its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import Fragment, Status, Write, WriteKind, WriteResult
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.records import ADD, fragment_of, outbox, put, write
+from tests.conformance.postgres.records import ADD, fragment_of, make_write, outbox, put
 
 TOKEN: Final = "t"
 FIELDS: Final = (
@@ -59,7 +59,7 @@ STEPS: Final = st.lists(
 
 @pytest.fixture(scope="module")
 async def pair(store: PostgresStore) -> AsyncIterator[tuple[Fragment, Fragment]]:
-    """Two classes, for the writes together and one by one."""
+    """Two classes: one for a batch of writes, one for the same writes one by one."""
     fragments = fragment_of(*FIELDS), fragment_of(*FIELDS)
     for fragment in fragments:
         await store.prepare(fragment)
@@ -70,89 +70,91 @@ async def pair(store: PostgresStore) -> AsyncIterator[tuple[Fragment, Fragment]]
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
-async def test_together_they_come_to_the_same(
+async def test_a_batch_has_the_results_of_single_writes(
     store: PostgresStore, admin: Any, pair: tuple[Fragment, Fragment], steps: list[tuple[str, str]]
 ) -> None:
     many, single = pair
     for fragment in pair:
-        await _begin(store, admin, fragment)
-    together = [_write(many, *step) for step in steps]
-    alone = [_write(single, *step) for step in steps]
-    # More than one of a shape at a time, as calls that stand alone share nothing.
-    results = await store.write(together, TOKEN)
-    expected = [(await store.write([call], TOKEN))[0] for call in alone]
-    assert list(map(_shown, results)) == list(map(_shown, expected))
-    logged = await _logged(admin, many, together)
-    assert logged == await _logged(admin, single, alone)
-    await _check_versions(admin, many, together, results)
+        await _set_up(store, admin, fragment)
+    batch = [_write(many, *step) for step in steps]
+    single_writes = [_write(single, *step) for step in steps]
+    # The batch runs writes of one shape together; single calls share nothing.
+    results = await store.write(batch, TOKEN)
+    expected = [(await store.write([call], TOKEN))[0] for call in single_writes]
+    assert list(map(_comparable, results)) == list(map(_comparable, expected))
+    changes = await _logged_changes(admin, many, batch)
+    assert changes == await _logged_changes(admin, single, single_writes)
+    await _check_versions(admin, many, batch, results)
 
 
-async def test_updates_that_come_together_are_one_statement(
+async def test_updates_of_one_batch_are_one_statement(
     store: PostgresStore, subject: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [f"r{number}" for number in range(20)]
-    await store.write([write(subject, id_, WriteKind.REPLACE, values={"n": 0}) for id_ in ids])
+    await store.write([make_write(subject, id_, WriteKind.REPLACE, values={"n": 0}) for id_ in ids])
     calls = [
-        write(subject, id_, WriteKind.UPDATE, operators=(ADD,), returning=("n",))
+        make_write(subject, id_, WriteKind.UPDATE, operators=(ADD,), returning=("n",))
         for id_ in [*ids, "r7", "r3", "r7"]
     ]
-    sent: list[tuple[Any, ...]] = []
+    statements: list[tuple[Any, ...]] = []
     for name in ("execute", "fetch", "fetchmany", "fetchrow"):
-        monkeypatch.setattr(asyncpg.Connection, name, _noted(name, sent))
+        monkeypatch.setattr(asyncpg.Connection, name, _recording_method(name, statements))
     results = await store.write(calls)
-    [(_, executions)] = sent
+    [(_, executions)] = statements
     assert [len(ids) for ids, *_ in executions] == [20, 2, 1]
     assert [result.values["n"] for result in results] == [*[1] * 20, 2, 2, 3]
 
 
-def _noted(name: str, sent: list[tuple[Any, ...]]) -> Callable[..., Any]:
+def _recording_method(name: str, statements: list[tuple[Any, ...]]) -> Callable[..., Any]:
     method = getattr(asyncpg.Connection, name)
 
-    async def noted(self: Any, *args: Any) -> Any:
-        sent.append(args)
+    async def record_call(self: Any, *args: Any) -> Any:
+        statements.append(args)
         return await method(self, *args)
 
-    return noted
+    return record_call
 
 
-async def _begin(store: PostgresStore, admin: Any, fragment: Fragment) -> None:
+async def _set_up(store: PostgresStore, admin: Any, fragment: Fragment) -> None:
     statements = store.statements
     table = statements.records(fragment).table
     await admin.execute(f'DELETE FROM "{table.schema}"."{table.name}"')
     for id_ in ("a", "b", "held", "fenced", "deleted"):
         await put(store, fragment, id_, n=0, operation=2.0, s="before", g={"b": Decimal(2)})
     await put(store, fragment, "null", n=None, s=None, d=None, tags=None)
-    await store.write([write(fragment, "deleted", WriteKind.DELETE)])
+    await store.write([make_write(fragment, "deleted", WriteKind.DELETE)])
     await store.lock([(fragment, "held")], "other")
     await store.fence(fragment, "fenced", TOKEN)
 
 
 def _write(fragment: Fragment, id_: str, change: str) -> Write:
-    return write(fragment, id_, KINDS.get(change, WriteKind.UPDATE), **CHANGES[change])
+    return make_write(fragment, id_, KINDS.get(change, WriteKind.UPDATE), **CHANGES[change])
 
 
-def _shown(result: WriteResult) -> tuple[Any, ...]:
+def _comparable(result: WriteResult) -> tuple[Any, ...]:
     groups = sorted(result.versions)
     return result.status, result.created, groups, result.values, result.failure, result.intent
 
 
-async def _logged(admin: Any, fragment: Fragment, calls: list[Write]) -> dict[str, list[Any]]:
-    """Return what is logged of each object, in order, by the position of the write."""
+async def _logged_changes(
+    admin: Any, fragment: Fragment, calls: list[Write]
+) -> dict[str, list[Any]]:
+    """Return the logged changes of each object, in order, with the positions of their writes."""
     positions = {call.operation: position for position, call in enumerate(calls)}
-    logged: dict[str, list[Any]] = {}
+    changes: dict[str, list[Any]] = {}
     for row in await outbox(admin, fragment):
         position = positions.get(row["change"].partition(":")[0])
         if position is not None:
             images = [row["before"], row["before_nulls"], row["after"], row["after_nulls"]]
             entry = position, row["group"], row["kind"], *images
-            logged.setdefault(row["object"], []).append(entry)
-    return logged
+            changes.setdefault(row["object"], []).append(entry)
+    return changes
 
 
 async def _check_versions(
     admin: Any, fragment: Fragment, calls: list[Write], results: list[WriteResult]
 ) -> None:
-    """Check that versions rise, and that each write was answered with those that it has made."""
+    """Check that versions rise, and that each result has the versions of its changes."""
     rows = {row["change"]: row for row in await outbox(admin, fragment)}
     last: dict[tuple[str, str], int] = {}
     for call, result in zip(calls, results, strict=True):

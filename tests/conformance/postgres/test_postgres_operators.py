@@ -1,4 +1,4 @@
-"""Floats of PostgreSQL at their ends; see `tests.conformance.test_drawn_operators` for the rest."""
+"""PostgreSQL's floats at the limits of their range; see also `test_drawn_operators`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import Fragment, Status, WriteKind
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.records import fragment_of, get, put, write
+from tests.conformance.postgres.records import fragment_of, get, make_write, put
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ async def operand(store: PostgresStore) -> AsyncIterator[Fragment]:
 
 
 @pytest.mark.parametrize(
-    ("present", "operator", "argument"),
+    ("initial", "operator", "argument"),
     [
         (1e308, Operator.INC, 1e308),
         (-1e308, Operator.MUL, 10.0),
@@ -35,18 +35,18 @@ async def operand(store: PostgresStore) -> AsyncIterator[Fragment]:
         (1.7976931348623157e308, Operator.INC, -1.7976931348623157e308),
     ],
 )
-async def test_floats_at_their_ends(
-    store: PostgresStore, operand: Fragment, present: float, operator: Operator, argument: float
+async def test_floats_at_the_limits_of_their_range(
+    store: PostgresStore, operand: Fragment, initial: float, operator: Operator, argument: float
 ) -> None:
-    """One that the server cannot compute undoes the transaction of both."""
+    """A result that the server cannot compute rolls back the transaction of both writes."""
     call = OperatorCall("float", operator, argument)
     calls = []
-    for id_, value in (("edge", present), ("calm", 1.0)):
+    for id_, value in (("edge", initial), ("calm", 1.0)):
         await put(store, operand, id_, float=value)
-        calls.append(write(operand, id_, WriteKind.UPDATE, operators=(call,)))
-    exact = present * argument if operator is Operator.MUL else present + argument
+        calls.append(make_write(operand, id_, WriteKind.UPDATE, operators=(call,)))
+    exact = initial * argument if operator is Operator.MUL else initial + argument
     edge, calm = await store.write(calls)
     assert edge.status is (Status.APPLIED if math.isfinite(exact) else Status.REFUSED)
     stored = await get(store, operand, "edge")
-    assert stored == {"float": exact if math.isfinite(exact) else present}
+    assert stored == {"float": exact if math.isfinite(exact) else initial}
     assert calm.status is Status.APPLIED

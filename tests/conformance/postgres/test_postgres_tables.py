@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL that change with their classes."""
+"""PostgreSQL's tables change with the schemas of their classes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tests.conformance.postgres.records import (
     NAMESPACE,
     fragment_of,
     get,
-    one,
+    make_write,
     put,
     table_of,
-    write,
+    write_one,
 )
 from tests.faults.conditions import eventually
 
@@ -63,19 +63,21 @@ async def test_a_class_grows_shrinks_and_grows(store: PostgresStore) -> None:
     assert record is not None
     assert (record.values, record.versions) == ({"n": 1}, {**first.versions, "side": 0})
     values: dict[str, Any] = {"s": "earlier"}
-    await one(store, write(large, "x", WriteKind.UPDATE, values=values, groups=("side",)))
+    await write_one(
+        store, make_write(large, "x", WriteKind.UPDATE, values=values, groups=("side",))
+    )
     await put(store, large, "y", s=None)
     await store.prepare(large)
     assert await get(store, large, "x") == {"n": 1, "s": "earlier"}
     await store.prepare(small, large)
     assert await get(store, small, "x") == {"n": 1}
-    again = replace(large, schema_version=4)
-    await store.prepare(again, small)
-    assert [await get(store, again, id_) for id_ in "xy"] == [{"n": 1}, {}]
-    await put(store, again, "x", s="now")
-    await store.prepare(replace(again), small)  # another replica, with what it had seen
-    assert await get(store, again, "x") == {"s": "now"}
-    await store.drop(again)
+    regrown = replace(large, schema_version=4)
+    await store.prepare(regrown, small)
+    assert [await get(store, regrown, id_) for id_ in "xy"] == [{"n": 1}, {}]
+    await put(store, regrown, "x", s="now")
+    await store.prepare(replace(regrown), small)  # another replica, with the schema that it knew
+    assert await get(store, regrown, "x") == {"s": "now"}
+    await store.drop(regrown)
 
 
 async def test_a_column_of_another_type_is_not_used(store: PostgresStore) -> None:
@@ -96,33 +98,36 @@ async def test_indexes_come_and_go(store: PostgresStore, admin: Any) -> None:
     before = await admin.fetchval(count)
     await store.prepare(indexed, plain)
     assert await admin.fetchval(count) == before + 1
-    long = ["a" * 5_000, "a" * 5_000 + "b", "a" * 400, "é" * 3_000]
-    for i, text in enumerate(long):
+    texts = ["a" * 5_000, "a" * 5_000 + "b", "a" * 400, "é" * 3_000]
+    for i, text in enumerate(texts):
         await put(store, indexed, str(i), s=text)
     options: dict[str, Any] = {"descending": True, "limit": 2}
     top = await in_order(store, indexed, "s", **options)
     assert [record.id for record in top] == ["3", "1"]
-    rest = await in_order(store, indexed, "s", after=(top[-1].values["s"], "1"), **options)
-    assert [record.id for record in rest] == ["0", "2"]
+    next_page = await in_order(store, indexed, "s", after=(top[-1].values["s"], "1"), **options)
+    assert [record.id for record in next_page] == ["0", "2"]
     await store.prepare(plain, indexed)
     assert await admin.fetchval(count) == before
     await store.drop(plain)
 
 
-def named(number: int) -> Field:
-    """Return a field whose name is not like the others', so that they are not compressed."""
+def incompressible_field(number: int) -> Field:
+    """Return a field with a name that does not compress with the others'."""
     return Field(f"f{sha256(str(number).encode()).hexdigest()[:39]}", FieldType.INTEGER)
 
 
 async def definition(admin: Any, fragment: Fragment) -> str:
-    """Return the definition of the one index that a class has."""
+    """Return the definition of a class's only index."""
     query = "SELECT indexdef FROM pg_indexes WHERE tablename = $1 AND indexname LIKE '%~%'"
     rows = await admin.fetch(query, f"{fragment.database}.{fragment.class_name}")
-    return next(str(each) for (each,) in rows if "~_deleted" not in each)
+    return next(str(text) for (text,) in rows if "~_deleted" not in text)
 
 
 async def test_an_indexed_object_may_have_many_nulls(store: PostgresStore, admin: Any) -> None:
-    n, many = Field("n", FieldType.INTEGER, index=True), [named(i) for i in range(100)]
+    n, many = (
+        Field("n", FieldType.INTEGER, index=True),
+        [incompressible_field(i) for i in range(100)],
+    )
     small, large = (fragment_of(n, *fields, name="nulls") for fields in (many[:3], many))
     await store.prepare(small)
     assert "_nulls" in (await definition(admin, small)).partition("INCLUDE")[2]
@@ -133,15 +138,17 @@ async def test_an_indexed_object_may_have_many_nulls(store: PostgresStore, admin
     await put(store, large, "y", n=2, **nulls)
     assert await get(store, large, "y") == {"n": 2, **nulls}
     assert [record.id for record in await in_order(store, large, "n", limit=3)] == ["x", "y"]
-    await store.prepare(small, large)  # rows have the names of fields that are gone
+    await store.prepare(small, large)  # rows still hold the names of dropped fields
     assert "INCLUDE" not in await definition(admin, small)
     await put(store, small, "z", n=3)
     assert [record.id for record in await in_order(store, small, "n", limit=3)] == ["x", "y", "z"]
     await store.drop(small)
 
 
-async def test_the_names_of_nulls_go_with_their_fields(store: PostgresStore, admin: Any) -> None:
-    many = [named(i) for i in range(5)]
+async def test_names_of_null_fields_are_erased_with_the_fields(
+    store: PostgresStore, admin: Any
+) -> None:
+    many = [incompressible_field(i) for i in range(5)]
     large, small = (fragment_of(*fields, name="erased") for fields in (many, many[:2]))
     await store.prepare(large)
     for id_ in ("x", "y", "z"):
@@ -152,11 +159,11 @@ async def test_the_names_of_nulls_go_with_their_fields(store: PostgresStore, adm
     while (after := await store.erase(small, names, after, 2)) is not None:
         steps += 1
     assert steps == 2
-    left = await admin.fetch(f"SELECT id, _nulls FROM {table_of(small)} ORDER BY id")
-    both = [field.name for field in many[:2]]
-    assert {row["id"]: sorted(row["_nulls"]) for row in left} == {
+    rows = await admin.fetch(f"SELECT id, _nulls FROM {table_of(small)} ORDER BY id")
+    remaining = [field.name for field in many[:2]]
+    assert {row["id"]: sorted(row["_nulls"]) for row in rows} == {
         "w": [],
-        **dict.fromkeys("xyz", sorted(both)),
+        **dict.fromkeys("xyz", sorted(remaining)),
     }
     await store.drop(small)
 
@@ -167,7 +174,7 @@ def covers(fragment: Fragment) -> bool:
     return any(index.dialect_options["postgresql"]["include"] for index in indexes)
 
 
-LONGEST: dict[FieldType, Any] = {
+MAX_LENGTH_VALUES: dict[FieldType, Any] = {
     FieldType.STRING: "".join(map(chr, random.Random(1).sample(range(0x10000, 0x10FFFF), 512))),
     FieldType.BINARY: random.Random(1).randbytes(512),
     FieldType.REFERENCE: "".join(random.Random(1).choices(ascii_letters, k=512)),
@@ -194,16 +201,16 @@ async def test_the_largest_entry_of_an_index_that_includes_nulls_fits(
     compound = (tuple(field.name for field in indexed),)
     fields = [replace(field, index=number == 1) for field in indexed]
 
-    def with_more(more: int) -> Fragment:
-        made = fragment_of(*fields, *map(named, range(more)), name="fullest")
-        return replace(made, indexes=compound if number > 1 else ())
+    def with_fields(count: int) -> Fragment:
+        widened = fragment_of(*fields, *map(incompressible_field, range(count)), name="fullest")
+        return replace(widened, indexes=compound if number > 1 else ())
 
-    fragment = [made for made in map(with_more, range(100)) if covers(made)][-1]
+    fragment = [candidate for candidate in map(with_fields, range(100)) if covers(candidate)][-1]
     await store.prepare(fragment)
-    value = LONGEST[type_][:max_length] if max_length else LONGEST[type_]
+    value = MAX_LENGTH_VALUES[type_][:max_length] if max_length else MAX_LENGTH_VALUES[type_]
     values = dict.fromkeys(fragment.fields, None) | {field.name: value for field in indexed}
-    await put(store, fragment, LONGEST[FieldType.REFERENCE], **values)
-    assert await get(store, fragment, LONGEST[FieldType.REFERENCE]) == values
+    await put(store, fragment, MAX_LENGTH_VALUES[FieldType.REFERENCE], **values)
+    assert await get(store, fragment, MAX_LENGTH_VALUES[FieldType.REFERENCE]) == values
     await store.drop(fragment)
 
 
@@ -216,19 +223,19 @@ async def building(admin: Any, fragment: Fragment) -> list[int]:
     return [pid for (pid,) in rows]
 
 
-async def begun(admin: Any, fragment: Fragment) -> int:
-    """Wait until an index of a table is built; return the session that does it."""
+async def wait_for_build(admin: Any, fragment: Fragment) -> int:
+    """Wait until an index of a table is being built; return the session that builds it."""
 
-    async def is_built() -> bool:
+    async def is_building() -> bool:
         return bool(await building(admin, fragment))
 
-    await eventually(is_built)
+    await eventually(is_building)
     return (await building(admin, fragment))[0]
 
 
 @asynccontextmanager
-async def held(config: SystemConfig, fragment: Fragment) -> AsyncIterator[None]:
-    """Write to a table in a transaction that is open for a while: an index has to wait for it."""
+async def open_write(config: SystemConfig, fragment: Fragment) -> AsyncIterator[None]:
+    """Keep a write to a table in an open transaction, which index builds wait for."""
     other = await asyncpg.connect(config.url)
     async with other.transaction():
         await other.execute(f"UPDATE {table_of(fragment)} SET _joint = _joint WHERE id = 'x'")
@@ -240,8 +247,8 @@ NAME = Field("name", FieldType.STRING, index=True)
 TAGS = Field("tags", FieldType.LIST, items=FieldType.STRING, index=True)
 
 
-def indexed_late() -> tuple[Fragment, Fragment]:
-    """Return a fragment without its indexes, and with them."""
+def without_and_with_indexes() -> tuple[Fragment, Fragment]:
+    """Return a fragment without its indexes, and the fragment with them."""
     after = replace(
         fragment_of(NAME, TAGS, Field("n", FieldType.INTEGER)), indexes=(("name", "n"),)
     )
@@ -252,12 +259,12 @@ def indexed_late() -> tuple[Fragment, Fragment]:
 async def test_a_table_is_read_and_written_while_an_index_is_built(
     store: PostgresStore, admin: Any, config: SystemConfig
 ) -> None:
-    before, after = indexed_late()
+    before, after = without_and_with_indexes()
     await store.prepare(before)
     await put(store, before, "x", name="a", n=1, tags=["t"])
-    async with held(config, before):
+    async with open_write(config, before):
         preparing = asyncio.create_task(store.prepare(after, before))
-        await begun(admin, after)
+        await wait_for_build(admin, after)
         await put(store, before, "y", name="a", n=2, tags=["t"])
         await put(store, before, "y", name="a", n=3, tags=["t"])
         assert await get(store, before, "y") == {"name": "a", "n": 3, "tags": ["t"]}
@@ -266,31 +273,31 @@ async def test_a_table_is_read_and_written_while_an_index_is_built(
     for filter_ in (Contains(("tags",), "t"), Compare(Comparison.EQ, ("name",), "a")):
         page = await store.find(SearchRequest(after, filter_, (OrderBy(("n",)),), 9))
         assert [record.id for record in page.records] == ["x", "y"]
-    assert await invalid(admin, after) == 0
+    assert await invalid_count(admin, after) == 0
     await store.drop(after)
 
 
-async def invalid(admin: Any, fragment: Fragment) -> int:
-    """Count the indexes of a table that were not built to their end."""
+async def invalid_count(admin: Any, fragment: Fragment) -> int:
+    """Count the indexes of a table whose builds did not end."""
     query = "SELECT count(*) FROM pg_index WHERE indrelid = $1::regclass AND NOT indisvalid"
     return int(await admin.fetchval(query, table_of(fragment)))
 
 
-async def test_an_index_that_was_not_built_to_its_end_is_built_again(
+async def test_an_incomplete_index_is_rebuilt(
     store: PostgresStore, admin: Any, config: SystemConfig
 ) -> None:
-    before, after = indexed_late()
+    before, after = without_and_with_indexes()
     await store.prepare(before)
     await put(store, before, "x", name="a", n=1)
-    async with held(config, before):
+    async with open_write(config, before):
         preparing = asyncio.create_task(store.prepare(after, before))
-        pid = await begun(admin, after)
+        pid = await wait_for_build(admin, after)
         await admin.execute("SELECT pg_cancel_backend($1)", pid)
         with pytest.raises(StoreError):
             await preparing
-    assert await invalid(admin, after) == 1
+    assert await invalid_count(admin, after) == 1
     await store.prepare(after, before)
-    assert await invalid(admin, after) == 0
+    assert await invalid_count(admin, after) == 0
     (timeout,) = await store.use(lambda c: c.fetchrow("SHOW statement_timeout"))
     assert timeout == "10s"
     await store.drop(after)
@@ -299,41 +306,43 @@ async def test_an_index_that_was_not_built_to_its_end_is_built_again(
 async def test_replicas_build_one_after_the_other(
     store: PostgresStore, admin: Any, config: SystemConfig
 ) -> None:
-    before, after = indexed_late()
+    before, after = without_and_with_indexes()
     other = PostgresStore(config)
     await other.open()
     await store.prepare(before)
     await put(store, before, "x", name="a", n=1)
-    async with held(config, before):
-        both = [asyncio.create_task(each.prepare(after, before)) for each in (store, other)]
-        await begun(admin, after)
+    async with open_write(config, before):
+        preparing = [
+            asyncio.create_task(replica.prepare(after, before)) for replica in (store, other)
+        ]
+        await wait_for_build(admin, after)
         assert len(await building(admin, after)) == 1
-    await asyncio.gather(*both)
-    assert await invalid(admin, after) == 0
+    await asyncio.gather(*preparing)
+    assert await invalid_count(admin, after) == 0
     await store.drop(after)
     await other.close()
 
 
-async def test_what_is_built_of_an_index_is_read_from_the_server(
+async def test_index_build_progress_is_read_from_the_server(
     store: PostgresStore, config: SystemConfig
 ) -> None:
-    """A transaction that has written holds up the build, so that it is seen at its beginning."""
+    """An open transaction with a write blocks the build, so that the test sees its start."""
     before = fragment_of(Field("n", FieldType.INTEGER), name="slow")
     after = fragment_of(Field("n", FieldType.INTEGER, index=True), name="slow")
     await store.prepare(before)
     await put(store, before, "x", n=1)
     assert await store.built(after) is None
     other = await asyncpg.connect(config.url)
-    writing = other.transaction()
-    await writing.start()
+    transaction = other.transaction()
+    await transaction.start()
     await other.execute(f"UPDATE {table_of(before)} SET id = id")
-    building = asyncio.create_task(store.prepare(after, before))
+    preparing = asyncio.create_task(store.prepare(after, before))
 
-    async def begun() -> bool:
+    async def has_started() -> bool:
         return await store.built(after) == 0.0
 
-    await eventually(begun)
-    await writing.rollback()
+    await eventually(has_started)
+    await transaction.rollback()
     await other.close()
-    await building
+    await preparing
     assert await store.built(after) is None

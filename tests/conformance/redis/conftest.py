@@ -1,4 +1,4 @@
-"""A store on Redis with a class of its own, and further stores that are closed at the end."""
+"""A store on Redis, a class, and an opener of other stores."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mediator.stores.redis import RedisStore
 from tests.conformance.redis.records import (
     FIELDS,
     GROUPS,
-    Opened,
     Server,
+    StoreOpener,
 )
 
 
@@ -39,23 +39,23 @@ async def server(config: SystemConfig) -> AsyncIterator[Server]:
 
 @pytest.fixture(scope="session")
 async def store(config: SystemConfig, server: Server) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(config)
-    await opened.open()
-    yield opened
-    await opened.close()
+    store = RedisStore(config)
+    await store.open()
+    yield store
+    await store.close()
 
 
 @pytest.fixture
 async def fragment(store: RedisStore) -> AsyncIterator[Fragment]:
-    created = Fragment("redis", "db", f"c{uuid4().hex[:8]}", FIELDS, GROUPS)
-    await store.prepare(created)
-    yield created
-    await store.drop(created)
+    fragment = Fragment("redis", "db", f"c{uuid4().hex[:8]}", FIELDS, GROUPS)
+    await store.prepare(fragment)
+    yield fragment
+    await store.drop(fragment)
 
 
 @pytest.fixture
-async def opened(config: SystemConfig) -> AsyncIterator[Opened]:
-    """Opens further stores, and closes them in the end."""
+async def opened(config: SystemConfig) -> AsyncIterator[StoreOpener]:
+    """Opens other stores, and closes them at the end."""
     stores: list[RedisStore] = []
 
     async def open_(**changes: Any) -> RedisStore:
@@ -64,5 +64,5 @@ async def opened(config: SystemConfig) -> AsyncIterator[Opened]:
         return stores[-1]
 
     yield open_
-    for one in stores:
-        await one.close()
+    for store in stores:
+        await store.close()

@@ -1,4 +1,4 @@
-"""Records of a class on Redis, written, read and looked up in the server by the tests."""
+"""Writes and reads of records, and of the server's keys, for Redis's tests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from mediator.stores.redis import RedisStore
 Server: TypeAlias = Any
 """A client of the driver; its own types do not say what an asynchronous call returns."""
 
-Opened: TypeAlias = Callable[..., Any]
-"""Opens a further store with other settings."""
+StoreOpener: TypeAlias = Callable[..., Any]
+"""Opens another store, with changed settings."""
 
 GROUPS = {"main": ("name", "price", "seen", "tags", "log", "notes"), "hits": ("hits", "score")}
 FIELDS = {
@@ -42,7 +42,7 @@ FIELDS = {
         Field("score", FieldType.FLOAT, index=True),
     )
 }
-MANY = settings(
+EXAMPLES = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -51,21 +51,21 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 operations = (f"op{number}" for number in itertools.count())
 
 
-def write(fragment: Fragment, id_: str, kind: WriteKind, **what: Any) -> Write:
-    what.setdefault("groups", tuple(fragment.groups))
-    what.setdefault("operation", next(operations))
-    return Write(fragment, id_, kind, **what)
+def make_write(fragment: Fragment, id_: str, kind: WriteKind, **options: Any) -> Write:
+    options.setdefault("groups", tuple(fragment.groups))
+    options.setdefault("operation", next(operations))
+    return Write(fragment, id_, kind, **options)
 
 
 def put(fragment: Fragment, id_: str, **values: Any) -> Write:
-    return write(fragment, id_, WriteKind.REPLACE, values=values)
+    return make_write(fragment, id_, WriteKind.REPLACE, values=values)
 
 
-def apply(fragment: Fragment, id_: str, *calls: OperatorCall, **what: Any) -> Write:
-    return write(fragment, id_, WriteKind.UPDATE, operators=calls, **what)
+def apply(fragment: Fragment, id_: str, *calls: OperatorCall, **options: Any) -> Write:
+    return make_write(fragment, id_, WriteKind.UPDATE, operators=calls, **options)
 
 
-async def only(store: RedisStore, call: Write) -> WriteResult:
+async def write_one(store: RedisStore, call: Write) -> WriteResult:
     (result,) = await store.write([call])
     return result
 
@@ -83,17 +83,17 @@ async def keys_of(server: Server, config: SystemConfig, pattern: str) -> list[by
 async def outbox(
     server: Server, config: SystemConfig, fragment: Fragment
 ) -> list[dict[bytes, bytes]]:
-    """Return the entries of a class."""
-    of_class = f"db/{fragment.class_name}/".encode()
+    """Return the outbox entries of a class."""
+    prefix = f"db/{fragment.class_name}/".encode()
     return [
         fields
         for stream in await keys_of(server, config, "outbox")
         for _, fields in await server.xrange(stream)
-        if fields[b"what"].startswith(of_class)
+        if fields[b"what"].startswith(prefix)
     ]
 
 
 def with_options(config: SystemConfig, **options: str) -> str:
-    """The server's URL with further options of the driver."""
+    """Return the server's URL with options of the driver."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return f"{config.url}{'&' if '?' in config.url else '?'}{query}"

@@ -1,4 +1,4 @@
-"""What is particular to Redis's change logs: streams, whole collections, entries of others."""
+"""Redis's change logs: streams, whole collections, entries of other programs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def stream(config: SystemConfig) -> str:
     return f"{{{config.namespace}:0}}:outbox"
 
 
-def of(fragment: Fragment) -> Any:
+def resolver_of(fragment: Fragment) -> Any:
     return lambda _, class_name: fragment if class_name == fragment.class_name else None
 
 
@@ -70,7 +70,7 @@ async def entries(
     subject: ScratchClass, after: str | None = None, limit: int = 1_000
 ) -> list[LogEntry]:
     store: Any = subject.store
-    page: LogPage = await store.changes("0", after, limit, of(subject.fragment))
+    page: LogPage = await store.changes("0", after, limit, resolver_of(subject.fragment))
     return [*page.entries]
 
 
@@ -86,9 +86,9 @@ async def test_each_partition_has_a_log_with_the_changes_of_its_objects(
     assert store.logs() == ("0", "1", "2")
     seen: list[str] = []
     for log in store.logs():
-        summary = await store.changes(log, None, 1_000, of(subject.fragment))
+        page = await store.changes(log, None, 1_000, resolver_of(subject.fragment))
         by_object: dict[str, list[Any]] = {}
-        for entry in summary.entries:
+        for entry in page.entries:
             if entry.change is not None and entry.change.group == "main":
                 by_object.setdefault(entry.change.object_id, []).append(entry.change.after)
         assert all(after == [{"n": 0}, {"n": 1}, {"n": 2}] for after in by_object.values())
@@ -103,22 +103,24 @@ async def test_each_partition_has_a_log_with_the_changes_of_its_objects(
 async def test_entries_of_other_programs_are_skipped(
     subject: ScratchClass, server: Server, stream: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = subject.fragment
-    what = f"{own.database}/{own.class_name}/main/update"
-    whole = {"what": what, "object": "x", "operation": "o", "version": "7"}
+    fragment = subject.fragment
+    path = f"{fragment.database}/{fragment.class_name}/main/update"
+    valid = {"what": path, "object": "x", "operation": "o", "version": "7"}
     await server.xadd(stream, {"secret": "of somebody"})
-    await server.xadd(stream, whole | {"what": "one/two"})
-    await server.xadd(stream, whole | {"version": "new"})
-    await server.xadd(stream, whole | {"object": b"\xff"})
-    await server.xadd(stream, whole | {"+n": "5x", "+s": b"s\xff", "+l": "L9:x", "-n": ""})
-    await server.xadd(stream, whole | {"+n": "s5", "-n": "4", "+gone": "5", "+s": "sa"})
-    summary = await entries(subject)
-    assert [entry.change is None for entry in summary] == [True] * 4 + [False] * 2
-    assert [(c.before, c.after) for e in summary if (c := e.change)] == [
+    await server.xadd(stream, valid | {"what": "one/two"})
+    await server.xadd(stream, valid | {"version": "new"})
+    await server.xadd(stream, valid | {"object": b"\xff"})
+    await server.xadd(stream, valid | {"+n": "5x", "+s": b"s\xff", "+l": "L9:x", "-n": ""})
+    await server.xadd(stream, valid | {"+n": "s5", "-n": "4", "+gone": "5", "+s": "sa"})
+    log_entries = await entries(subject)
+    assert [entry.change is None for entry in log_entries] == [True] * 4 + [False] * 2
+    assert [(c.before, c.after) for e in log_entries if (c := e.change)] == [
         ({}, {}),
         ({"n": 4}, {"s": "a"}),
     ]
-    assert [entry.position for entry in summary] == sorted(entry.position for entry in summary)
+    assert [entry.position for entry in log_entries] == sorted(
+        entry.position for entry in log_entries
+    )
     assert caplog.records
     assert "somebody" not in caplog.text
 
@@ -126,27 +128,27 @@ async def test_entries_of_other_programs_are_skipped(
 async def test_a_broken_text_does_not_become_null(
     subject: ScratchClass, server: Server, stream: str
 ) -> None:
-    own = subject.fragment
-    what = f"{own.database}/{own.class_name}/main/update"
-    entry = {"what": what, "object": "x", "operation": "o", "version": "7"}
+    fragment = subject.fragment
+    path = f"{fragment.database}/{fragment.class_name}/main/update"
+    entry = {"what": path, "object": "x", "operation": "o", "version": "7"}
     await server.xadd(stream, entry | {"-n": "nonsense", "+n": "n", "-s": "n", "+s": "n0"})
-    summary = [e.change for e in await entries(subject) if e.change is not None]
-    assert [(change.before, change.after) for change in summary] == [({"s": None}, {"n": None})]
+    changes = [e.change for e in await entries(subject) if e.change is not None]
+    assert [(change.before, change.after) for change in changes] == [({"s": None}, {"n": None})]
 
 
 async def test_stream_ids_of_any_length_keep_their_order(
     subject: ScratchClass, server: Server, stream: str
 ) -> None:
-    largest = 2**64 - 1
-    ids = ["1-0", "1-9", "1-10", "9-1", "10-0", f"10-{largest}", f"{largest}-0"]
+    max_number = 2**64 - 1
+    ids = ["1-0", "1-9", "1-10", "9-1", "10-0", f"10-{max_number}", f"{max_number}-0"]
     for id_ in ids:
         await server.xadd(stream, {"other": "1"}, id=id_)
-    whole = [entry.position for entry in await entries(subject)]
-    assert whole == sorted(whole)
-    assert len(set(map(len, whole))) == 1
-    for number, position in enumerate(whole):
-        rest = await entries(subject, position)
-        assert [entry.position for entry in rest] == whole[number + 1 :]
+    positions = [entry.position for entry in await entries(subject)]
+    assert positions == sorted(positions)
+    assert len(set(map(len, positions))) == 1
+    for number, position in enumerate(positions):
+        remaining = await entries(subject, position)
+        assert [entry.position for entry in remaining] == positions[number + 1 :]
     await server.delete(stream)
 
 
@@ -160,59 +162,59 @@ async def test_trimming_is_exact_and_stops_at_recent_entries(
     for n in range(501):
         await server.xadd(stream, {"other": "1"}, id=f"{old}-{n + 1}")
     await subject.create("x", {"n": 1})
-    whole = await entries(subject)
-    assert await store.trim("0", whole[250].position, 200.0) == 0
-    assert await store.trim("0", whole[250].position, 50.0) == 251
-    assert await entries(subject) == whole[251:]
-    assert await store.trim("0", whole[-1].position, 50.0) == 250
-    assert await entries(subject) == whole[501:]
-    assert await store.oldest("0") == whole[501].position
-    assert await store.trim("0", whole[-1].position, -60.0) == 2
+    log_entries = await entries(subject)
+    assert await store.trim("0", log_entries[250].position, 200.0) == 0
+    assert await store.trim("0", log_entries[250].position, 50.0) == 251
+    assert await entries(subject) == log_entries[251:]
+    assert await store.trim("0", log_entries[-1].position, 50.0) == 250
+    assert await entries(subject) == log_entries[501:]
+    assert await store.oldest("0") == log_entries[501].position
+    assert await store.trim("0", log_entries[-1].position, -60.0) == 2
     assert await store.oldest("0") is None
     assert await entries(subject) == []
 
 
-async def test_after_an_answer_that_took_too_long_less_is_requested(
+async def test_fewer_entries_are_requested_after_a_timeout(
     subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(30)])
     store: Any = subject.store
     counts: list[int] = []
-    ranged = outbox.StreamLogs.entries
+    read_entries = outbox.StreamLogs.entries
 
-    async def slow(logs: Any, name: str, after: str | None, count: int) -> Any:
+    async def read_slowly(logs: Any, name: str, after: str | None, count: int) -> Any:
         counts.append(count)
         if count > 2:
             raise StoreTimeout("too much")
-        return await ranged(logs, name, after, count)
+        return await read_entries(logs, name, after, count)
 
-    monkeypatch.setattr(outbox.StreamLogs, "entries", slow)
-    summary: Sequence[LogEntry] = []
-    while not summary:
+    monkeypatch.setattr(outbox.StreamLogs, "entries", read_slowly)
+    log_entries: Sequence[LogEntry] = []
+    while not log_entries:
         try:
-            summary = (await store.changes("0", None, 4, of(subject.fragment))).entries
+            log_entries = (await store.changes("0", None, 4, resolver_of(subject.fragment))).entries
         except StoreTimeout:
             assert len(counts) < 10
-    assert len(summary) == 4
+    assert len(log_entries) == 4
     assert min(counts) <= 2
 
 
-async def test_large_entries_come_few_at_a_time(
+async def test_large_entries_are_read_few_at_a_time(
     subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(12):
         await subject.create(f"{i}", {"s": "x" * 1_000_000})
     counts: list[int] = []
-    ranged = outbox.StreamLogs.entries
+    read_entries = outbox.StreamLogs.entries
 
-    async def recording(logs: Any, name: str, after: str | None, count: int) -> Any:
+    async def record_count(logs: Any, name: str, after: str | None, count: int) -> Any:
         counts.append(count)
-        return await ranged(logs, name, after, count)
+        return await read_entries(logs, name, after, count)
 
-    monkeypatch.setattr(outbox.StreamLogs, "entries", recording)
+    monkeypatch.setattr(outbox.StreamLogs, "entries", record_count)
     for _ in range(2):
-        summary = [
+        changes = [
             e.change for e in await entries(subject) if e.change and e.change.group == "main"
         ]
-        assert [change.object_id for change in summary] == [f"{i}" for i in range(12)]
+        assert [change.object_id for change in changes] == [f"{i}" for i in range(12)]
     assert counts[-1] < 12

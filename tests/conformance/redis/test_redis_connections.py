@@ -19,13 +19,13 @@ from mediator.stores.port import (
 from mediator.stores.redis import RedisStore
 from tests.conformance.real_stores import open_soon
 from tests.conformance.redis.records import (
-    Opened,
     Server,
+    StoreOpener,
     apply,
-    only,
     put,
     value_of,
     with_options,
+    write_one,
 )
 from tests.faults.conditions import eventually
 
@@ -41,42 +41,42 @@ async def is_writing(server: Server, name: str) -> bool:
     return any(c["name"] == name and c["cmd"] == "evalsha" for c in await server.client_list())
 
 
-async def test_scripts_the_server_forgot_are_loaded_again(
+async def test_flushed_scripts_are_reloaded(
     store: RedisStore, fragment: Fragment, server: Server
 ) -> None:
-    await only(store, put(fragment, "a", hits=0, log=[]))
+    await write_one(store, put(fragment, "a", hits=0, log=[]))
     increment = OperatorCall("hits", Operator.INC, 1)
     for _ in range(3):
         await server.script_flush()
         calls = [apply(fragment, id_, increment) for id_ in "aaaaaa"]
-        await asyncio.gather(*(only(store, call) for call in calls))
+        await asyncio.gather(*(write_one(store, call) for call in calls))
     await server.script_flush()
     assert await value_of(store, fragment, "a", "hits") == 18
 
 
-async def test_a_lost_connection_is_opened_again(
-    config: SystemConfig, opened: Opened, fragment: Fragment, server: Server
+async def test_a_lost_connection_is_reopened(
+    config: SystemConfig, opened: StoreOpener, fragment: Fragment, server: Server
 ) -> None:
     store = await opened(url=with_options(config, client_name="to_be_lost"))
-    await only(store, put(fragment, "a", hits=1))
+    await write_one(store, put(fragment, "a", hits=1))
     assert await kill(server, "to_be_lost") == 1
     assert await value_of(store, fragment, "a", "hits") == 1
 
 
-async def test_a_write_on_a_connection_that_breaks_is_not_sent_again(
-    config: SystemConfig, opened: Opened, fragment: Fragment, server: Server
+async def test_a_write_on_a_connection_that_breaks_is_not_retried(
+    config: SystemConfig, opened: StoreOpener, fragment: Fragment, server: Server
 ) -> None:
     store = await opened(url=with_options(config, client_name="doomed"))
-    await only(store, put(fragment, "a", hits=0))
+    await write_one(store, put(fragment, "a", hits=0))
     await server.execute_command("CLIENT", "PAUSE", 20_000, "WRITE")
     try:
         call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
-        writing = asyncio.create_task(only(store, call))
+        write_task = asyncio.create_task(write_one(store, call))
         while not await is_writing(server, "doomed"):
             pass
         await kill(server, "doomed")
         with pytest.raises(StoreTimeout, match="may or may not"):
-            await writing
+            await write_task
     finally:
         await server.execute_command("CLIENT", "UNPAUSE")
     assert await value_of(store, fragment, "a", "hits") == 0
@@ -89,20 +89,20 @@ async def test_the_deadline_bounds_every_call(
 
     await open_soon(hasty)
 
-    async def answers() -> bool:
+    async def responds() -> bool:
         try:
             await hasty.scan(fragment, None, 10)
         except (StoreTimeout, StoreUnavailable):
             return False  # its deadline is short, and the machine may be busy
         return True
 
-    await only(store, put(fragment, "a", hits=0, log=[]))
-    await eventually(answers)
+    await write_one(store, put(fragment, "a", hits=0, log=[]))
+    await eventually(responds)
     await server.execute_command("CLIENT", "PAUSE", 20_000, "WRITE")
     try:
         call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
         results = await asyncio.gather(
-            *(only(hasty, call) for _ in range(3)),
+            *(write_one(hasty, call) for _ in range(3)),
             hasty.scan(fragment, None, 10),
             hasty.read([Read(fragment, "a")]),
             return_exceptions=True,
@@ -114,7 +114,7 @@ async def test_the_deadline_bounds_every_call(
     assert await value_of(store, fragment, "a", "log") == []
 
 
-async def test_a_caller_who_goes_away_does_not_disturb_the_others(
+async def test_a_cancelled_call_does_not_disturb_other_calls(
     store: RedisStore, fragment: Fragment
 ) -> None:
     await store.write([put(fragment, f"{n}", hits=n) for n in range(20)])
@@ -127,7 +127,7 @@ async def test_a_caller_who_goes_away_does_not_disturb_the_others(
     assert all(isinstance(result, asyncio.CancelledError) for result in results[::2])
 
 
-async def test_a_server_that_is_not_there_is_unavailable(config: SystemConfig) -> None:
+async def test_an_unreachable_server_is_unavailable(config: SystemConfig) -> None:
     store = RedisStore(replace(config, url="redis://:secret@127.0.0.1:1/0", deadline_s=1.0))
     with pytest.raises(StoreUnavailable) as caught:
         await store.open()
@@ -144,18 +144,18 @@ async def test_a_wrong_password_is_refused_and_not_quoted(config: SystemConfig) 
     await store.close()
 
 
-async def test_a_store_can_be_closed_twice_and_opened_again(
-    opened: Opened, fragment: Fragment
+async def test_a_store_can_be_closed_twice_and_reopened(
+    opened: StoreOpener, fragment: Fragment
 ) -> None:
     store = await opened()
-    await only(store, put(fragment, "a", hits=3))
+    await write_one(store, put(fragment, "a", hits=3))
     await store.close()
     await store.close()
     await store.open()
     assert await value_of(store, fragment, "a", "hits") == 3
 
 
-async def test_no_calls_need_no_server(config: SystemConfig) -> None:
+async def test_empty_batches_need_no_server(config: SystemConfig) -> None:
     store = RedisStore(config)
     assert await store.write([]) == []
     assert await store.read([]) == []

@@ -1,4 +1,4 @@
-"""Indexes on Redis: exact orders, kept up by every kind of write, filled when they are added."""
+"""Indexes on Redis: exact orders, updated by every kind of write, filled when added."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mediator.stores.port import (
 from mediator.stores.redis import RedisStore, admin
 from tests.conformance.in_order import in_order
 from tests.conformance.redis.records import (
+    EXAMPLES,
     FLOATS,
     INT64,
-    MANY,
     Server,
     apply,
     keys_of,
+    make_write,
     put,
-    write,
 )
 
 INDEXED: dict[str, st.SearchStrategy[Any]] = {
@@ -52,34 +52,34 @@ def rank(value: Any) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("name", INDEXED)
-@MANY
+@EXAMPLES
 @given(data=st.data())
 async def test_an_index_orders_exactly(
     store: RedisStore, fragment: Fragment, name: str, data: st.DataObject
 ) -> None:
     any_value = st.just(MISSING) | st.none() | INDEXED[name]
     values = data.draw(st.lists(any_value, min_size=5, max_size=15))
-    present = {f"é{number}": value for number, value in enumerate(values)}
+    records = {f"é{number}": value for number, value in enumerate(values)}
     await store.write(
         [
             put(fragment, id_, **({} if value is MISSING else {name: value}))
-            for id_, value in present.items()
+            for id_, value in records.items()
         ]
     )
-    everything = {
+    stored_values = {
         record.id: record.values.get(name, MISSING)
         for record in await store.scan(fragment, None, 1000)
     }
-    expected = sorted(everything, key=lambda id_: (rank(everything[id_]), id_))
+    expected = sorted(stored_values, key=lambda id_: (rank(stored_values[id_]), id_))
     for descending in (False, True):
-        found: list[str] = []
+        ids: list[str] = []
         after = None
         while page := await in_order(
             store, fragment, name, descending=descending, limit=7, after=after
         ):
-            found += [record.id for record in page]
+            ids += [record.id for record in page]
             after = (page[-1].values.get(name, MISSING), page[-1].id)
-        assert found == (expected[::-1] if descending else expected)
+        assert ids == (expected[::-1] if descending else expected)
 
 
 async def test_indexes_follow_every_kind_of_write(
@@ -94,7 +94,7 @@ async def test_indexes_follow_every_kind_of_write(
             apply(fragment, "b", unset=("hits",), values={"name": None}),
             put(fragment, "c", price=Decimal("1.5")),
             put(fragment, "d", hits=9),
-            write(fragment, "d", WriteKind.DELETE),
+            make_write(fragment, "d", WriteKind.DELETE),
         ]
     )
     order = await in_order(store, fragment, "hits", limit=10)
@@ -107,24 +107,24 @@ async def test_indexes_follow_every_kind_of_write(
 async def test_preparing_fills_a_new_index_and_removes_an_old_one(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
-    without = replace(
+    unindexed = replace(
         fragment, fields={n: replace(f, index=False) for n, f in fragment.fields.items()}
     )
-    await store.prepare(without)
-    await store.write([put(without, f"{n}", hits=-n) for n in range(1000)])
+    await store.prepare(unindexed)
+    await store.write([put(unindexed, f"{n}", hits=-n) for n in range(1000)])
     assert await keys_of(server, config, f"{fragment.class_name}:i.") == []
     with pytest.raises(StoreRefused):
-        await in_order(store, without, "hits", limit=1)
+        await in_order(store, unindexed, "hits", limit=1)
     for _ in range(2):
-        await store.prepare(fragment, without)
-        found = await in_order(store, fragment, "hits", limit=1000, fields=())
-        assert [int(record.id) for record in found] == list(range(999, -1, -1))
+        await store.prepare(fragment, unindexed)
+        page = await in_order(store, fragment, "hits", limit=1000, fields=())
+        assert [int(record.id) for record in page] == list(range(999, -1, -1))
 
 
-async def test_a_former_index_serves_until_nobody_searches_by_it(
+async def test_a_former_index_serves_until_no_replica_searches_by_it(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
-    """A replica that does not know of a change yet searches by what was there before it."""
+    """A replica that does not know of the change still searches by the former index."""
     tags = replace(fragment.fields["tags"], index=True)
     before = replace(
         fragment, fields={**fragment.fields, "tags": tags}, indexes=(("name", "price"),)
@@ -147,7 +147,7 @@ async def test_a_former_index_serves_until_nobody_searches_by_it(
     assert await keys_of(server, config, f"{fragment.class_name}:indexed") == []
 
 
-async def test_the_share_of_an_index_that_is_filled_is_known(
+async def test_the_filled_share_of_an_index_is_reported(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fragment = Fragment("redis", "d", "shares", {}, {"main": ()})

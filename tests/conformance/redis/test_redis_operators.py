@@ -1,4 +1,4 @@
-"""What Redis does of operators that are refused, or not offered."""
+"""Operators that Redis does not support."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from mediator.stores.redis import RedisStore
 from tests.conformance.redis.records import apply
 
 
-def test_decimal_arithmetic_is_not_offered(store: RedisStore) -> None:
-    offered = {operator for operator in Operator if store.supports(operator, FieldType.DECIMAL)}
-    assert offered == {Operator.SET, Operator.UNSET}
+def test_decimal_arithmetic_is_not_supported(store: RedisStore) -> None:
+    supported = {operator for operator in Operator if store.supports(operator, FieldType.DECIMAL)}
+    assert supported == {Operator.SET, Operator.UNSET}
 
 
-async def test_an_operator_that_is_not_offered_is_refused(
-    store: RedisStore, fragment: Fragment
-) -> None:
+async def test_an_unsupported_operator_is_refused(store: RedisStore, fragment: Fragment) -> None:
     call = OperatorCall("price", Operator.INC, Decimal(1))
     with pytest.raises(StoreRefused):
         await store.write([apply(fragment, "a", call)])

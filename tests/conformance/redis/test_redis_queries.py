@@ -48,16 +48,16 @@ from tests.conformance.drawn_queries import (
     TEXTS,
     Population,
     check,
-    populated,
+    populate,
 )
 
 
 def key_of(value: Value | MissingType) -> object:
-    """Tell values apart as groups are: by their type and what they equal."""
+    """Return a key that separates values as groups do: by type and equality."""
     return type(value).__name__, value
 
 
-MANY = settings(
+MANY_EXAMPLES = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
@@ -67,13 +67,13 @@ async def population(redis_config: SystemConfig) -> AsyncIterator[Population]:
     config = replace(redis_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
     store = RedisStore(config)
     await store.open()
-    population = await populated(store)
+    population = await populate(store)
     yield population
     await store.drop(population.fragment)
     await store.close()
 
 
-@MANY
+@MANY_EXAMPLES
 @given(LEAVES | FILTERS, ORDERS, st.integers(1, 60), st.integers(0, 1000))
 async def test_searches_agree_with_the_oracle(
     population: Population,
@@ -85,9 +85,9 @@ async def test_searches_agree_with_the_oracle(
     await check(population, filter_, order, limit=limit, after=after)
 
 
-@MANY
+@MANY_EXAMPLES
 @given(INDEXED, ORDERS, st.integers(1, 60), st.integers(0, 1000))
-async def test_conditions_on_one_index_are_taken_together(
+async def test_conditions_on_one_index_are_combined(
     population: Population,
     filter_: Filter,
     order: tuple[OrderBy, ...],
@@ -105,7 +105,7 @@ N_TO_9 = Compare(Comparison.LE, ("n",), 9)
 S_AMONG = In(("s",), ("a", None))
 K_IS_1 = Compare(Comparison.EQ, ("k",), 1)
 ID_IS_A = Compare(Comparison.EQ, ID, "a")
-HAS_TAG, HAS_TAG_TOO = Contains(("tags",), "a"), Contains(("tags",), "ab")
+HAS_TAG, HAS_OTHER_TAG = Contains(("tags",), "a"), Contains(("tags",), "ab")
 R_IS_A, W_IS_A = Compare(Comparison.EQ, ("r",), "a"), Compare(Comparison.EQ, ("w",), "a")
 O_IS_TRUE, K_AMONG = Compare(Comparison.EQ, ("o",), True), In(("k",), (0, 1))
 BY_R_DOWN = (OrderBy(("r",), descending=True),)
@@ -140,7 +140,7 @@ BY_N_DOWN = (OrderBy(("n",), descending=True),)
         (Not(Exists(("n",))), (), Not(Exists(("n",))), AccessPath.INDEX, True),
         (HAS_TAG, (), HAS_TAG, AccessPath.INDEX, True),
         (HAS_TAG, (OrderBy(("tags",)),), HAS_TAG, AccessPath.INDEX, False),
-        (And((HAS_TAG, HAS_TAG_TOO)), (), HAS_TAG, AccessPath.INDEX, True),
+        (And((HAS_TAG, HAS_OTHER_TAG)), (), HAS_TAG, AccessPath.INDEX, True),
         (And((HAS_TAG, N_FROM_1)), (), HAS_TAG, AccessPath.INDEX, True),
         (And((HAS_TAG, N_IS_1)), (), N_IS_1, AccessPath.INDEX, True),
         (Contains(("log",), 1), (), None, AccessPath.CLIENT_SCAN, True),
@@ -186,60 +186,60 @@ def test_the_most_selective_index_is_chosen(
     assert (plan.residual is None) == (plan.pushed == filter_)
 
 
-async def test_more_values_than_one_script_looks_for(population: Population) -> None:
+async def test_more_values_than_one_script_searches_for(population: Population) -> None:
     values = (*range(100, 100 + 2 * MAX_INTERVALS), 9, 10)
     filter_ = In(("n",), values)
     await check(population, filter_, BY_N_DOWN, limit=3, after=5)
     assert population.store.pushdown(population.fragment, filter_, BY_N).residual is None
 
 
-@pytest.mark.parametrize("most", [1, 3, 500])
+@pytest.mark.parametrize("max_groups", [1, 3, 500])
 @pytest.mark.parametrize("name", [name for name, f in FIELDS.items() if f.has_ordered_index])
 async def test_groups_are_counted_by_an_index_from_value_to_value(
-    population: Population, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+    population: Population, monkeypatch: pytest.MonkeyPatch, name: str, max_groups: int
 ) -> None:
-    monkeypatch.setattr(listing, "MAX_GROUPS", most)
+    monkeypatch.setattr(listing, "MAX_GROUPS", max_groups)
     store, fragment = population.store, population.fragment
     assert isinstance(store, RedisStore)
     aggregate = Aggregate(((name,),), {"n": Computation(Function.COUNT)})
-    some = next(v for r in population.records.values() if (v := r.get(name)) is not None)
+    sample = next(v for r in population.records.values() if (v := r.get(name)) is not None)
     for filter_ in (
         None,
         Exists((name,)),
         Not(Exists((name,))),
-        Compare(Comparison.EQ, (name,), some),
-        In((name,), (None, some)),
-        Compare(Comparison.GT, (name,), some),
+        Compare(Comparison.EQ, (name,), sample),
+        In((name,), (None, sample)),
+        Compare(Comparison.GT, (name,), sample),
     ):
         assert store.aggregates(fragment, filter_, aggregate)
         groups = await store.aggregate(fragment, filter_, aggregate, limit=1000, deadline_s=20.0)
-        found = Counter({key_of(value): computed["n"] for (value,), computed in groups})
-        assert len(found) == len(groups)
+        counts = Counter({key_of(value): computed["n"] for (value,), computed in groups})
+        assert len(counts) == len(groups)
         expected: Counter[object] = Counter()
         for id_, values in population.records.items():
             if filter_ is None or holds(filter_, lookup_of(id_, values)):
                 expected[key_of(values.get(name, MISSING))] += 1
-        assert found == expected
+        assert counts == expected
 
 
 @pytest.mark.parametrize("text", TEXTS)
-async def test_texts_are_only_texts(population: Population, text: str) -> None:
+async def test_texts_are_never_syntax(population: Population, text: str) -> None:
     for filter_ in (Compare(Comparison.EQ, ("s",), text), Compare(Comparison.EQ, ID, text)):
         await check(population, filter_, (), limit=7, after=3)
 
 
-async def test_a_search_that_was_not_offered_is_refused(population: Population) -> None:
+async def test_a_search_outside_the_pushdown_is_refused(population: Population) -> None:
     fragment = population.fragment
-    for find in (
+    for request in (
         SearchRequest(fragment, K_IS_1, (), 10),
         SearchRequest(fragment, N_FROM_1, (OrderBy(("s",)),), 10),
         SearchRequest(fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
     ):
         with pytest.raises(StoreRefused):
-            await population.store.find(find)
+            await population.store.find(request)
 
 
-async def test_a_search_without_time_is_too_costly(population: Population) -> None:
+async def test_a_search_without_time_left_is_too_costly(population: Population) -> None:
     with pytest.raises(StoreTooCostly):
         await population.store.find(
             SearchRequest(population.fragment, None, (), 10, deadline_s=0.0)

@@ -1,4 +1,4 @@
-"""What a Redis server must be like, and what it refuses."""
+"""Requirements on a Redis server, and its refusals."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mediator.stores.port import (
 )
 from mediator.stores.redis import RedisStore
 from tests.conformance.redis.records import (
-    Opened,
     Server,
+    StoreOpener,
     apply,
-    only,
     put,
+    write_one,
 )
 
 
 async def test_a_full_server_refuses_a_write_and_applies_nothing(
     store: RedisStore, fragment: Fragment, server: Server
 ) -> None:
-    await only(store, put(fragment, "a", hits=1, tags=["x"]))
+    await write_one(store, put(fragment, "a", hits=1, tags=["x"]))
     (before,) = await store.read([Read(fragment, "a")])
     await server.config_set("maxmemory", 1)
     try:
         call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
         with pytest.raises(StoreRefused, match="OOM"):
-            await only(store, call)
+            await write_one(store, call)
     finally:
         await server.config_set("maxmemory", 0)
     assert await store.read([Read(fragment, "a")]) == [before]
@@ -46,7 +46,7 @@ async def test_text_that_is_not_unicode_is_refused(
         put(fragment, "a", notes={text: "x"}),
     ):
         with pytest.raises(StoreRefused):
-            await only(store, call)
+            await write_one(store, call)
     with pytest.raises(StoreRefused):
         await store.read([Read(fragment, text)])
 
@@ -55,7 +55,7 @@ async def test_more_members_than_a_command_can_carry_are_refused(
     store: RedisStore, fragment: Fragment
 ) -> None:
     with pytest.raises(StoreRefused):
-        await only(store, put(fragment, "a", log=[1] * 1_100_000))
+        await write_one(store, put(fragment, "a", log=[1] * 1_100_000))
     await store.ping()
 
 
@@ -71,7 +71,7 @@ async def test_facts_are_observed(store: RedisStore, server: Server) -> None:
     assert facts.replicas == 0
 
 
-async def test_a_durability_is_configured(opened: Opened, server: Server) -> None:
+async def test_durability_is_configured(opened: StoreOpener, server: Server) -> None:
     before = (await server.config_get("appendfsync"))["appendfsync"]
     try:
         await opened(durability="full")
@@ -80,7 +80,7 @@ async def test_a_durability_is_configured(opened: Opened, server: Server) -> Non
         await server.config_set("appendfsync", before)
 
 
-async def test_a_server_that_throws_records_away_is_refused(
+async def test_a_server_that_evicts_records_is_refused(
     config: SystemConfig, server: Server
 ) -> None:
     store = RedisStore(config)

@@ -1,4 +1,4 @@
-"""Updates on Redis: the script for updates alone has the same effects as the general one."""
+"""Updates on Redis: the script for updates has the same effects as the general script."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from mediator.stores.redis.layout import Layout
 from tests.conformance.in_order import in_order
 from tests.conformance.redis.records import (
     GROUPS,
-    Opened,
     Server,
-    only,
+    StoreOpener,
+    make_write,
     outbox,
     put,
-    write,
+    write_one,
 )
 
-STORED: list[Any] = [MISSING, None, 0, 7, -3, 10**15, 2**53 + 1, 2**63 - 1, -(2**63)]
+STORED_VALUES: list[Any] = [MISSING, None, 0, 7, -3, 10**15, 2**53 + 1, 2**63 - 1, -(2**63)]
 
 
 AHEAD = 4_000_000_000_000_000
 KINDS: list[Any] = [
     5,
-    *STORED,
+    *STORED_VALUES,
     "locked",
     "absent",
     "uncreated",
@@ -63,34 +63,43 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("token", ["", "unfenced", "fenced"])
 @pytest.mark.parametrize("form", FORMS)
-async def test_updates_in_one_call_do_what_the_other_script_does(
-    opened: Opened, fragment: Fragment, server: Server, config: SystemConfig, form: str, token: str
+async def test_updates_in_one_call_have_the_effects_of_the_general_script(
+    opened: StoreOpener,
+    fragment: Fragment,
+    server: Server,
+    config: SystemConfig,
+    form: str,
+    token: str,
 ) -> None:
-    """Rows go one way until one takes more, whatever that is, and from there on another one."""
+    """From the first row that needs the general script on, all rows of a call take it."""
     store = await opened(partitions=1)
     await store.prepare(fragment)
     prefix = Layout(fragment, replace(config, partitions=1)).prefixes[0]
     numbers = range(len(KINDS))
     for special in numbers:
         order = [0, special, 0, special, *numbers[1:]]
-        summary: list[Any] = []
-        for way, remember in (("quick", None), ("other", "print")):
-            ids = [f"{way}.{special}.{number}" for number in numbers]
+        runs: list[Any] = []
+        for path, remember in (("quick", None), ("other", "print")):
+            ids = [f"{path}.{special}.{number}" for number in numbers]
             await prepare_kinds(store, fragment, server, prefix, ids)
-            what = {"groups": ("hits",), "remember": remember, **FORMS[form]}
+            options = {"groups": ("hits",), "remember": remember, **FORMS[form]}
             results = await store.write(
-                [write(fragment, ids[number], WriteKind.UPDATE, **what) for number in order], token
+                [
+                    make_write(fragment, ids[number], WriteKind.UPDATE, **options)
+                    for number in order
+                ],
+                token,
             )
             records = await store.read([Read(fragment, id_) for id_ in ids])
             check_versions(order, results, [r.versions if r else {} for r in records])
-            answers = [(r.status, r.values, r.failure, r.intent) for r in results]
-            summary.append((answers, [r and r.values for r in records]))
-        assert summary[0] == summary[1], KINDS[special]
-    listed = await in_order(store, fragment, "hits", limit=10_000)
-    quick, other = of_ways([(record.id, record.values.get("hits")) for record in listed])
+            outcomes = [(r.status, r.values, r.failure, r.intent) for r in results]
+            runs.append((outcomes, [r and r.values for r in records]))
+        assert runs[0] == runs[1], KINDS[special]
+    page = await in_order(store, fragment, "hits", limit=10_000)
+    quick, other = split_by_path([(record.id, record.values.get("hits")) for record in page])
     assert quick == other
     entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
-    quick, other = of_ways([(f[b"object"].decode(), lasting(f)) for f in entries])
+    quick, other = split_by_path([(f[b"object"].decode(), constant_fields(f)) for f in entries])
     assert quick == other
 
 
@@ -102,7 +111,7 @@ async def prepare_kinds(
         if kind == "absent":
             continue
         hits = 7 if isinstance(kind, str) else kind
-        await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
+        await write_one(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
         if kind == "locked":
             await server.hset(f"{prefix}r:{id_}", "!m", "some intent")
         elif kind == "uncreated":
@@ -118,23 +127,25 @@ async def prepare_kinds(
 def check_versions(
     order: list[int], results: list[WriteResult], versions: list[Mapping[str, int]]
 ) -> None:
-    """Each write has a version above that of the one before, and reads return the last one."""
+    """Check that each write raises the version, and that reads return the last version."""
     for number, last in enumerate(versions):
-        own = [r for n, r in zip(order, results, strict=True) if n == number]
-        if {r.status for r in own} == {Status.APPLIED}:
-            of_hits = [r.versions["hits"] for r in own]
-            assert of_hits == sorted({*of_hits})
-            assert own[-1].versions == last
-            assert (of_hits[0] > AHEAD) is (KINDS[number] == "ahead")
+        record_results = [r for n, r in zip(order, results, strict=True) if n == number]
+        if {r.status for r in record_results} == {Status.APPLIED}:
+            hits_versions = [r.versions["hits"] for r in record_results]
+            assert hits_versions == sorted({*hits_versions})
+            assert record_results[-1].versions == last
+            assert (hits_versions[0] > AHEAD) is (KINDS[number] == "ahead")
 
 
-def of_ways(summary: list[tuple[str, Any]]) -> list[list[Any]]:
-    """What is known of the ids that begin with each way, in its order."""
-    pairs = [(id_.partition("."), what) for id_, what in summary]
-    return [[(id_, what) for (w, _, id_), what in pairs if w == way] for way in ("quick", "other")]
+def split_by_path(entries: list[tuple[str, Any]]) -> list[list[Any]]:
+    """Return the entries of each path, whose name is the prefix of their ids, in order."""
+    pairs = [(id_.partition("."), value) for id_, value in entries]
+    return [
+        [(id_, value) for (p, _, id_), value in pairs if p == path] for path in ("quick", "other")
+    ]
 
 
-def lasting(entry: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """What is the same in every entry of an update: the time is there if the version is ahead."""
+def constant_fields(entry: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the fields that all entries share; the time is set if the version is ahead."""
     varying = {b"object", b"operation", b"version", b"time"}
     return {name: text for name, text in entry.items() if name not in varying}

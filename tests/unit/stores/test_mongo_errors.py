@@ -1,4 +1,4 @@
-"""Errors of the event loop that the driver of MongoDB passes on."""
+"""Errors of the event loop that MongoDB's driver passes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUn
 
 
 async def _send_until_refused(port: int) -> None:
-    """Do what the driver does: pause after an answer, write, go on reading."""
+    """Act as the driver does: pause after a reply, write, resume reading."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", port)
     transport.pause_reading()
@@ -43,7 +43,7 @@ def test_a_closed_connection_is_an_unavailable_system(
 
 
 @pytest.mark.parametrize(
-    ("error", "of_a_read"),
+    ("error", "read_error"),
     [
         (AutoReconnect("connection closed"), StoreUnavailable),
         (NotPrimaryError("stepped down"), StoreUnavailable),
@@ -52,16 +52,16 @@ def test_a_closed_connection_is_an_unavailable_system(
     ],
 )
 def test_a_write_that_loses_its_connection_may_have_been_applied(
-    error: Exception, of_a_read: type[StoreError]
+    error: Exception, read_error: type[StoreError]
 ) -> None:
-    assert type(as_store_error("mongo", error)) is of_a_read
-    of_a_write = as_store_error("mongo", error, writes=True)
-    assert type(of_a_write) is (StoreTimeout if of_a_read is StoreUnavailable else of_a_read)
+    assert type(as_store_error("mongo", error)) is read_error
+    write_error = as_store_error("mongo", error, writes=True)
+    assert type(write_error) is (StoreTimeout if read_error is StoreUnavailable else read_error)
 
 
-async def test_own_mistakes_are_raised_unchanged() -> None:
-    async def mistaken() -> None:
+async def test_programming_errors_are_raised_unchanged() -> None:
+    async def fail() -> None:
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        await guarded("mongo", 10.0, mistaken())
+        await guarded("mongo", 10.0, fail())

@@ -1,4 +1,4 @@
-"""Forms of texts, keys, decimals and names that every MongoDB server orders and reads alike."""
+"""Encodings of texts, keys, decimals and names that all MongoDB servers order alike."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_database_names_are_valid(namespace: str, database: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         (("a", "b_c"), ("a_b", "c")),
         (("a", "x" * 62 + "y"), ("a", "x" * 62 + "z")),
@@ -80,5 +80,5 @@ def test_database_names_are_valid(namespace: str, database: str) -> None:
         (("A", "d"), ("a", "d")),
     ],
 )
-def test_database_names_are_distinct(one: tuple[str, str], other: tuple[str, str]) -> None:
-    assert database_name(*one) != database_name(*other)
+def test_database_names_are_distinct(first: tuple[str, str], second: tuple[str, str]) -> None:
+    assert database_name(*first) != database_name(*second)

@@ -38,8 +38,8 @@ def test_the_order_of_each_record_is_kept(calls: list[Write]) -> None:
     ]
     assert sorted(numbers) == list(range(len(calls)))
     for id_ in "xyz":
-        of_record = [number for number in numbers if calls[number].id == id_]
-        assert of_record == sorted(of_record)
+        record_numbers = [number for number in numbers if calls[number].id == id_]
+        assert record_numbers == sorted(record_numbers)
 
 
 @given(CALLS)

@@ -1,4 +1,4 @@
-"""Errors are those of the port, and contain neither values nor passwords."""
+"""Errors are raised as the port's, and contain neither values nor passwords."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SECRET = "s3cr3t"
     ],
 )
 def test_each_failure_has_its_kind(error: Exception, expected: type[StoreError]) -> None:
-    assert isinstance(error, FAILURES), "the store would let it through"
+    assert isinstance(error, FAILURES), "the store would not catch it"
     store_error = as_store_error("pg", error)
     assert type(store_error) is expected
     assert SECRET not in str(store_error)
-    of_a_write = as_store_error("pg", error, writes=True)
+    write_error = as_store_error("pg", error, writes=True)
     # A write that lost its connection may have been committed.
-    assert type(of_a_write) is (StoreTimeout if expected is StoreUnavailable else expected)
-    assert SECRET not in str(of_a_write)
+    assert type(write_error) is (StoreTimeout if expected is StoreUnavailable else expected)
+    assert SECRET not in str(write_error)
 
 
 @pytest.mark.parametrize(

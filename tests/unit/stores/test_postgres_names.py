@@ -36,19 +36,19 @@ def test_two_classes_never_share_a_table(pairs: list[tuple[str, str]]) -> None:
     assert table_name(*pairs[0]) != table_name(*pairs[1])
 
 
-def test_names_that_differ_in_their_ends_only() -> None:
+def test_long_names_that_differ_only_at_the_end_stay_distinct() -> None:
     first, second = (table_name("d" * 63, "c" * 62 + end) for end in "ab")
     assert first != second
     assert len(first) == len(second) == 63
 
 
-def test_where_the_boundary_between_database_and_class_lies() -> None:
+def test_the_boundary_between_database_and_class_is_distinguished() -> None:
     assert table_name("a", "b_c") != table_name("a_b", "c")
 
 
 @given(FIELD)
 def test_a_field_never_has_the_name_of_an_internal_column(field: str) -> None:
-    taken = {
+    reserved = {
         "id",
         "_creation_version",
         "_deleted",
@@ -59,11 +59,11 @@ def test_a_field_never_has_the_name_of_an_internal_column(field: str) -> None:
         "xmax",
         "ctid",
     }
-    assert column_name(field) not in taken
+    assert column_name(field) not in reserved
     assert column_name(field) != retired_name(field, 1)
 
 
-def test_system_columns_are_stepped_aside() -> None:
+def test_a_field_is_never_stored_in_a_system_column() -> None:
     assert column_name("xmin") != "xmin"
     assert column_name("title") == "title"
 

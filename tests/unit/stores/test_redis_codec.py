@@ -1,4 +1,4 @@
-"""Values as texts of Redis: every value comes back, equal items have equal texts."""
+"""Values as texts of Redis: every value is decoded exactly, equal items have equal texts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def as_bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 
-def whole(value: Any, field: Field) -> bytes:
-    """The whole value, as the scripts join it."""
+def joined(value: Any, field: Field) -> bytes:
+    """Return the whole value, joined as the scripts join it."""
     tags, *items = map(as_bytes, members(value, field))
-    return tags + b"".join(b"%d:%b" % (len(each), each) for each in items)
+    return tags + b"".join(b"%d:%b" % (len(item), item) for item in items)
 
 
 @pytest.mark.parametrize("type_", VALUES, ids=str)
@@ -46,10 +46,10 @@ def test_a_value_survives_encoding(type_: FieldType) -> None:
 
     @given(VALUES[type_])
     def check(value: Any) -> None:
-        back = decode(as_bytes(encode(value, field)))
-        assert back == value
-        assert type(back) is type(value)
-        assert repr(back) == repr(value) or type_ is FieldType.DOCUMENT
+        decoded = decode(as_bytes(encode(value, field)))
+        assert decoded == value
+        assert type(decoded) is type(value)
+        assert repr(decoded) == repr(value) or type_ is FieldType.DOCUMENT
 
     check()
 
@@ -65,20 +65,20 @@ def test_null_is_not_a_value(type_: FieldType) -> None:
 
 
 @pytest.mark.parametrize("items", VALUES, ids=str)
-def test_a_list_and_a_map_come_back_with_their_nulls(items: FieldType) -> None:
+def test_a_list_and_a_map_are_decoded_with_their_nulls(items: FieldType) -> None:
     @settings(max_examples=30)
     @given(st.lists(st.none() | VALUES[items]), st.dictionaries(st.text(), VALUES[items]))
     def check(elements: list[Any], entries: dict[str, Any]) -> None:
-        assert decode(whole(elements, Field("f", FieldType.LIST, items=items))) == elements
-        assert decode(whole(entries, Field("f", FieldType.MAP, items=items))) == entries
+        assert decode(joined(elements, Field("f", FieldType.LIST, items=items))) == elements
+        assert decode(joined(entries, Field("f", FieldType.MAP, items=items))) == entries
 
     check()
 
 
 @given(st.sets(st.text()))
-def test_a_set_comes_back_sorted_by_utf_8(elements: set[str]) -> None:
+def test_a_set_is_decoded_in_the_order_of_utf_8(elements: set[str]) -> None:
     field = Field("f", FieldType.SET, items=FieldType.STRING)
-    assert decode(whole(list(elements), field)) == sorted(elements, key=str.encode)
+    assert decode(joined(list(elements), field)) == sorted(elements, key=str.encode)
 
 
 @given(st.decimals(-(10**9), 10**9, places=4))

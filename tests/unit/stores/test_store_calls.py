@@ -1,4 +1,4 @@
-"""What store calls refuse, without any store."""
+"""Refusals of store calls, without a store."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mediator.stores.port import Fragment
 from mediator.stores.systems import Systems
 
 
-def refused(calls: StoreCalls) -> None:
-    left = Fragment("redis", "news", "articles", {}, {})
-    calls.admission.refuse([left])
+def check_refusal(calls: StoreCalls) -> None:
+    former = Fragment("redis", "news", "articles", {}, {})
+    calls.admission.refuse([former])
     gc.collect()
     with pytest.raises(Unavailable, match="placed anew"):
-        calls.admission.check([left])
+        calls.admission.check([former])
 
 
 def test_a_former_placement_is_refused_as_long_as_it_is_referenced() -> None:
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())
     for _ in range(3):
-        refused(calls)
+        check_refusal(calls)
     gc.collect()
     assert not calls.admission.refused

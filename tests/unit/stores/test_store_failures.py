@@ -1,4 +1,4 @@
-"""What clients and operators see of a store that fails."""
+"""Failures of a store, as clients and operators see them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_afte
         (StoreTimeout("late"), "read", "does not answer"),
     ],
 )
-def test_the_answer_names_the_kind_of_failure(
+def test_the_response_names_the_kind_of_failure(
     error: StoreError, operation: Literal["read", "write"], detail: str
 ) -> None:
     failure = unavailable(STORE, error, operation)
@@ -37,12 +37,12 @@ def test_the_answer_names_the_kind_of_failure(
     assert not isinstance(failure, OutcomeUnknown)
 
 
-def test_a_write_that_timed_out_may_have_been_done() -> None:
+def test_a_write_that_timed_out_may_have_been_applied() -> None:
     assert isinstance(unavailable(STORE, StoreTimeout("late"), "write"), OutcomeUnknown)
 
 
 @pytest.mark.parametrize("error", [StoreRefused("postgres: DiskFull"), StoreBusy("full")])
-def test_one_of_several_writes_that_is_refused_leaves_open_what_the_others_did(
+def test_one_refused_write_of_several_leaves_the_outcome_unknown(
     error: StoreError,
 ) -> None:
     failure = unavailable(STORE, error, "write", several=True)

@@ -1,4 +1,4 @@
-"""The map of the stores in the documentation is that of their packages."""
+"""The documentation's map of the stores lists the files of their packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 STORES = ("postgres", "mongo", "redis")
-OF_ONE_STORE = {"postgres": {"sql.py", "statements.py"}, "mongo": set(), "redis": {"scripts"}}
+STORE_SPECIFIC = {"postgres": {"sql.py", "statements.py"}, "mongo": set(), "redis": {"scripts"}}
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -20,4 +20,4 @@ def test_every_file_of_a_store_is_on_the_map(store: str) -> None:
     mapped = {name.rstrip("/") for row in rows for name in re.findall("`(.+?)`", row[column])}
     entries = (ROOT / "mediator/stores" / store).iterdir()
     present = {entry.name for entry in entries if not entry.name.startswith("__")}
-    assert mapped == present - OF_ONE_STORE[store]
+    assert mapped == present - STORE_SPECIFIC[store]

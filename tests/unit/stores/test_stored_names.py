@@ -1,4 +1,4 @@
-"""Stored names: what the port carries is the same by either name, and redo records survive both."""
+"""Stored names: calls are translated both ways, and redo records survive renamed fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from mediator.transactions.redo import dump_operation, load_operation
 from mediator.transactions.targets import LockTarget
 from tests.conformance.real_stores import STORES
 
-NAMING: Final = {"Fragment", "FragmentOf", "RecordKey", "Read", "Write", "SearchRequest"}
+NAMING_TYPES: Final = {"Fragment", "FragmentOf", "RecordKey", "Read", "Write", "SearchRequest"}
 """Types of arguments by which a call names fields."""
 
 SWAPPED: Final = {"a": "b", "b": "a"}
@@ -52,15 +52,15 @@ def fragment(*names: str, **stored: str) -> Fragment:
     return Fragment("s", "d", "c", fields, {"main": tuple(names)}, stored_names=stored)
 
 
-def route(of: Fragment) -> ClassRoute:
-    return ClassRoute(ClassSchema("c", dict(of.fields)), 1, (of,))
+def route(target: Fragment) -> ClassRoute:
+    return ClassRoute(ClassSchema("c", dict(target.fields)), 1, (target,))
 
 
-def write(of: Fragment, **members: Any) -> Write:
-    return Write(of, "x", WriteKind.UPDATE, "op", ("main",), **members)
+def write(target: Fragment, **members: Any) -> Write:
+    return Write(target, "x", WriteKind.UPDATE, "op", ("main",), **members)
 
 
-def test_a_fragment_without_stored_names_is_the_very_same() -> None:
+def test_a_fragment_without_stored_names_is_returned_itself() -> None:
     plain = fragment("a", "b")
     assert stored_fragment(plain) is plain
     assert names_of(plain).fragment is plain
@@ -77,24 +77,30 @@ def test_a_fragment_is_stored_by_its_stored_names() -> None:
     st.dictionaries(st.sampled_from("abc"), st.integers()),
     st.sampled_from([{}, {"a": "x"}, SWAPPED, {"a": "b", "b": "c", "c": "a"}]),
 )
-def test_writes_and_records_come_back(values: dict[str, Any], names: dict[str, str]) -> None:
-    both = names_of(fragment("a", "b", "c", **names))
-    sent = write(
+def test_writes_and_records_are_translated_both_ways(
+    values: dict[str, Any], names: dict[str, str]
+) -> None:
+    translation = names_of(fragment("a", "b", "c", **names))
+    public = write(
         fragment("a", "b", "c", **names),
         values=values,
         unset=("a",),
         operators=(OperatorCall("b", Operator.INC, 1),),
         returning=("a", "c"),
     )
-    stored = both.write(sent)
+    stored = translation.write(public)
     assert stored.values == {names.get(name, name): value for name, value in values.items()}
-    back = both.public_write(stored)
-    assert (back.values, back.unset, back.operators) == (sent.values, sent.unset, sent.operators)
-    assert back.returning == sent.returning
-    assert both.record(Record("x", 1, {"main": 1}, stored.values)).values == values
+    translated_back = translation.public_write(stored)
+    assert (translated_back.values, translated_back.unset, translated_back.operators) == (
+        public.values,
+        public.unset,
+        public.operators,
+    )
+    assert translated_back.returning == public.returning
+    assert translation.record(Record("x", 1, {"main": 1}, stored.values)).values == values
 
 
-def test_what_has_no_name_is_left_out() -> None:
+def test_stored_names_without_a_field_are_left_out() -> None:
     names = names_of(fragment("a", a="x"))
     stored = write(
         names.fragment,
@@ -103,8 +109,13 @@ def test_what_has_no_name_is_left_out() -> None:
         operators=(OperatorCall("gone", Operator.INC, 1),),
         returning=("gone",),
     )
-    kept = names.public_write(stored)
-    assert (kept.values, kept.unset, kept.operators, kept.returning) == ({"a": 1}, (), (), None)
+    public = names.public_write(stored)
+    assert (public.values, public.unset, public.operators, public.returning) == (
+        {"a": 1},
+        (),
+        (),
+        None,
+    )
 
 
 def test_a_failure_names_the_field() -> None:
@@ -113,12 +124,14 @@ def test_a_failure_names_the_field() -> None:
 
 
 def test_searches_and_aggregates_are_by_stored_names() -> None:
-    here, there = fragment("a", "b", **SWAPPED), fragment("a", a="z")
-    one, other = Compare(Comparison.EQ, ("a", "k"), 1), Exists(("b",))
-    join = SemiJoin("a", there, Exists(("a",)), (SemiJoin("a", here, None),))
-    filter_ = And((one, Or((Not(other), Exists(("id",))))))
-    found = names_of(here).search(
-        SearchRequest(here, filter_, (OrderBy(("a",), True),), 1, fields=("b",), semi_joins=(join,))
+    swapping, renaming = fragment("a", "b", **SWAPPED), fragment("a", a="z")
+    equal, exists = Compare(Comparison.EQ, ("a", "k"), 1), Exists(("b",))
+    join = SemiJoin("a", renaming, Exists(("a",)), (SemiJoin("a", swapping, None),))
+    filter_ = And((equal, Or((Not(exists), Exists(("id",))))))
+    search = names_of(swapping).search(
+        SearchRequest(
+            swapping, filter_, (OrderBy(("a",), True),), 1, fields=("b",), semi_joins=(join,)
+        )
     )
     swapped = And(
         (
@@ -126,21 +139,25 @@ def test_searches_and_aggregates_are_by_stored_names() -> None:
             Or((Not(Exists(("a",))), Exists(("id",)))),
         )
     )
-    assert (found.filter, found.order, found.fields) == (swapped, (OrderBy(("b",), True),), ("a",))
-    assert names_of(here).public_filter(found.filter) == filter_
-    (joined,) = found.semi_joins
-    assert (joined.reference, joined.filter) == ("b", Exists(("z",)))
-    assert joined.fragment is stored_fragment(there)
-    assert joined.inner == (SemiJoin("z", stored_fragment(here), None),)
+    assert (search.filter, search.order, search.fields) == (
+        swapped,
+        (OrderBy(("b",), True),),
+        ("a",),
+    )
+    assert names_of(swapping).public_filter(search.filter) == filter_
+    (inner_join,) = search.semi_joins
+    assert (inner_join.reference, inner_join.filter) == ("b", Exists(("z",)))
+    assert inner_join.fragment is stored_fragment(renaming)
+    assert inner_join.inner == (SemiJoin("z", stored_fragment(swapping), None),)
     count, total = Computation(Function.COUNT), Computation(Function.SUM, ("a",))
     aggregate = Aggregate((("b",),), {"n": count, "total": total}, Exists(("n",)))
-    assert names_of(here).aggregate(aggregate) == Aggregate(
+    assert names_of(swapping).aggregate(aggregate) == Aggregate(
         (("a",),), {"n": count, "total": Computation(Function.SUM, ("b",))}
     )
 
 
-class _Searching:
-    """A store that is queryable, and nothing else."""
+class _QueryableStore:
+    """A store that is only queryable."""
 
     config = None
 
@@ -157,8 +174,8 @@ class _Searching:
 
 
 async def test_a_decorated_store_offers_what_the_store_does() -> None:
-    store = _Searching()
-    decorated: Any = with_stored_names(store)  # type: ignore[arg-type]  # it is a part of one
+    store = _QueryableStore()
+    decorated: Any = with_stored_names(store)  # type: ignore[arg-type]  # a partial store
     assert issubclass(type(decorated), Queryable)
     assert not issubclass(type(decorated), Lockable | Mirror)
     plain = [Read(fragment("x"), "o")]
@@ -171,18 +188,18 @@ async def test_a_decorated_store_offers_what_the_store_does() -> None:
 
 @pytest.mark.parametrize("kind", STORES)
 def test_all_calls_that_name_fragments_are_translated(kind: str) -> None:
-    """But those of copies, which have no stored names, and documents, which the server makes."""
+    """Except calls for copies, which have no stored names, and documents of the server."""
     untranslated = {"absorb", "replace_copies", "forget", "documents"}
     store = STORES[kind](SystemConfig(kind, kind, ""))
     translated = vars(type(with_stored_names(store)))
     for name, call in inspect.getmembers(type(store), inspect.isfunction):
         words = set(re.findall(r"\w+", " ".join(inspect.get_annotations(call).values())))
-        if not name.startswith("_") and name not in untranslated and words & NAMING:
+        if not name.startswith("_") and name not in untranslated and words & NAMING_TYPES:
             assert inspect.isfunction(translated[name]), name
 
 
-class _Locking:
-    """A store that has two calls with fragments."""
+class _LockableStore:
+    """A store with two calls that take fragments."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -195,8 +212,8 @@ class _Locking:
 
 
 def test_fragments_alone_and_of_records_are_passed_on_by_stored_names() -> None:
-    store, plain, renamed = _Locking(), fragment("x"), fragment("a", a="x")
-    decorated: Any = with_stored_names(store)  # type: ignore[arg-type]  # it is a part of one
+    store, plain, renamed = _LockableStore(), fragment("x"), fragment("a", a="x")
+    decorated: Any = with_stored_names(store)  # type: ignore[arg-type]  # a partial store
     decorated.prepare(renamed, plain)
     decorated.prepare(renamed)
     decorated.lock([(renamed, "o"), (plain, "p")], "intent", redo="r")
@@ -208,8 +225,8 @@ def test_fragments_alone_and_of_records_are_passed_on_by_stored_names() -> None:
     ]
 
 
-def test_redo_records_are_right_whatever_fields_are_called() -> None:
-    """One that was logged before fields were renamed and dropped, and is applied afterwards."""
+def test_redo_records_survive_renamed_and_dropped_fields() -> None:
+    """It is logged before fields are renamed and dropped, and applied afterwards."""
     before, after = fragment("price", "tags"), fragment("cost", cost="price")
     step = write(before, values={"price": 1}, unset=("tags",), returning=("price",), intent="i")
     logged = dump_operation(PreparedOperation(LockTarget(route(before), "x"), Steps.of([step])))
@@ -218,9 +235,9 @@ def test_redo_records_are_right_whatever_fields_are_called() -> None:
     assert loaded.steps is not None
     first = loaded.steps.first
     assert (first.values, first.unset, first.returning) == ({"cost": 1}, (), ("cost",))
-    # And the other way round: by a replica that is behind.
-    again = dump_operation(PreparedOperation(LockTarget(route(after), "x"), Steps.of([first])))
-    late = load_operation(route(before), again, "i")
-    assert isinstance(late, PreparedOperation)
-    assert late.steps is not None
-    assert late.steps.first.values == {"price": 1}
+    # The reverse, by a replica with the former schema.
+    relogged = dump_operation(PreparedOperation(LockTarget(route(after), "x"), Steps.of([first])))
+    reloaded = load_operation(route(before), relogged, "i")
+    assert isinstance(reloaded, PreparedOperation)
+    assert reloaded.steps is not None
+    assert reloaded.steps.first.values == {"price": 1}

@@ -1,4 +1,4 @@
-"""A store on MongoDB with nothing else on it, and a class."""
+"""An isolated store on MongoDB, and a class."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from tests.conformance.mongo.outbox.relaying import FIELDS, GROUPS, NAMESPACE
-from tests.conformance.real_stores import mongo_apart
+from tests.conformance.real_stores import isolated_mongo
 
 
 @pytest.fixture(scope="module")
 async def store(mongodb_config: SystemConfig) -> AsyncIterator[MongoStore]:
     config = replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0)
-    async with mongo_apart(config) as store:
+    async with isolated_mongo(config) as store:
         yield store
 
 
 @pytest.fixture(scope="module")
 async def fragment(store: MongoStore) -> Fragment:
-    created = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
-    await store.prepare(created)
-    return created
+    fragment = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
+    await store.prepare(fragment)
+    return fragment
 
 
 @pytest.fixture

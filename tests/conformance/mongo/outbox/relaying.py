@@ -1,4 +1,4 @@
-"""Relaying the changes that wait in records."""
+"""Writes of records, and the relay of their pending outbox entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.outbox.effect import json_encoder
 from mediator.stores.port import Fragment, Read, Write, WriteKind
-from tests.conformance.mongo.records import writing
+from tests.conformance.mongo.records import make_write
 
 NAMESPACE = "mongo_outbox"
 
@@ -38,20 +38,20 @@ FIELDS = {
 GROUPS = {"main": tuple(name for name in FIELDS if name != "s"), "side": ("s",)}
 
 
-def increment(fragment: Fragment, id_: str, **what: Any) -> Write:
+def increment(fragment: Fragment, id_: str, **options: Any) -> Write:
     call = OperatorCall("n", Operator.INC, 1)
-    what = {"groups": ("main",), "operators": (call,), **what}
-    return writing(fragment, WriteKind.UPDATE, id_, **what)
+    options = {"groups": ("main",), "operators": (call,), **options}
+    return make_write(fragment, WriteKind.UPDATE, id_, **options)
 
 
-async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:
+async def relay(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:
     """Read all pending outbox entries, and acknowledge them."""
-    summary: list[Change] = []
-    while waiting := await store.pending(fragment, ids):
-        assert all(one.agrees for one in waiting)
-        summary += [change for one in waiting for change in one.changes]
-        await store.acknowledge(waiting)
-    return summary
+    changes: list[Change] = []
+    while pending := await store.pending(fragment, ids):
+        assert all(record.agrees for record in pending)
+        changes += [change for record in pending for change in record.changes]
+        await store.acknowledge(pending)
+    return changes
 
 
 async def json_values(store: MongoStore, fragment: Fragment, id_: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Changes of MongoDB have the values before and after, whatever was written."""
+"""MongoDB's changes carry the before and after image of every write."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tests.conformance.mongo.outbox.relaying import (
     GROUPS,
     increment,
     json_values,
-    relayed,
+    relay,
 )
-from tests.conformance.mongo.records import one, writing
+from tests.conformance.mongo.records import make_write, write_one
 
 # Before and after
 
@@ -40,10 +40,12 @@ async def test_every_kind_of_write_records_its_before_and_after_image(
 ) -> None:
     moment = datetime(2024, 1, 2, tzinfo=UTC)
     results = [
-        await one(store, writing(fragment, WriteKind.CREATE, id_, operation="a", values={"n": 1})),
-        await one(
+        await write_one(
+            store, make_write(fragment, WriteKind.CREATE, id_, operation="a", values={"n": 1})
+        ),
+        await write_one(
             store,
-            writing(
+            make_write(
                 fragment,
                 WriteKind.UPDATE,
                 id_,
@@ -54,16 +56,16 @@ async def test_every_kind_of_write_records_its_before_and_after_image(
                 operators=(OperatorCall("d", Operator.INC, Decimal("1.50")),),
             ),
         ),
-        await one(
-            store, writing(fragment, WriteKind.REPLACE, id_, operation="c", values={"s": "x"})
+        await write_one(
+            store, make_write(fragment, WriteKind.REPLACE, id_, operation="c", values={"s": "x"})
         ),
-        await one(store, writing(fragment, WriteKind.DELETE, id_, operation="d")),
-        await one(store, writing(fragment, WriteKind.REPLACE, id_, operation="e")),
+        await write_one(store, make_write(fragment, WriteKind.DELETE, id_, operation="d")),
+        await write_one(store, make_write(fragment, WriteKind.REPLACE, id_, operation="e")),
     ]
-    changes = {change.id: change for change in await relayed(store, fragment, id_)}
-    summary = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
+    changes = {change.id: change for change in await relay(store, fragment, id_)}
+    images = {id_: (c.kind, c.before, c.after) for id_, c in changes.items()}
     timed = {"t": "2024-01-02T00:00:00Z", "d": "1.5"}
-    assert summary == {
+    assert images == {
         "a:main": ("create", None, {"n": 1}),
         "a:side": ("create", None, {}),
         "b:main": ("update", {"n": 1}, timed),
@@ -88,18 +90,18 @@ async def test_every_kind_of_write_records_its_before_and_after_image(
 async def test_a_version_that_is_not_the_clock_is_in_the_change(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    late = replace(store.config)
-    await one(store, writing(fragment, WriteKind.REPLACE, id_))
-    early = MongoStore(late, EarlyClock())
-    await early.open()
-    result = await one(early, increment(fragment, id_))
-    await early.close()
-    changes = await relayed(store, fragment, id_)
+    config = replace(store.config)
+    await write_one(store, make_write(fragment, WriteKind.REPLACE, id_))
+    slow_store = MongoStore(config, SlowClock())
+    await slow_store.open()
+    result = await write_one(slow_store, increment(fragment, id_))
+    await slow_store.close()
+    changes = await relay(store, fragment, id_)
     assert changes[-1].version == result.versions["main"] == changes[0].version + 1
     assert changes[-1].time_us < changes[0].time_us
 
 
-class EarlyClock:
+class SlowClock:
     """An hour slow."""
 
     def now(self) -> float:
@@ -109,7 +111,7 @@ class EarlyClock:
         return 0.0
 
 
-# Any sequence of writes, relayed at any points
+# Any sequence of writes with relays at any point
 
 
 _MOMENTS = st.integers(-(10**12), 10**12).map(lambda us: EPOCH + timedelta(microseconds=us))
@@ -148,8 +150,8 @@ _ARGUMENTS = {"l": _DECIMALS, "u": _MOMENTS}
 @st.composite
 def calls(draw: st.DrawFn, name: str) -> OperatorCall:
     type_ = FIELDS[name].type
-    able = [o for o in Operator if type_ in APPLICABLE[o] and o not in {"set", "unset"}]
-    operator = draw(st.sampled_from(able))
+    applicable = [o for o in Operator if type_ in APPLICABLE[o] and o not in {"set", "unset"}]
+    operator = draw(st.sampled_from(applicable))
     if operator in {Operator.POP, Operator.SHIFT, Operator.NOW}:
         return OperatorCall(name, operator, True)
     if operator is Operator.REMOVE and type_ is FieldType.MAP:
@@ -164,51 +166,55 @@ _OPERABLE = ("n", "f", "d", "t", "l", "u", "m")
 def steps(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(st.sampled_from([*WriteKind, WriteKind.UPDATE, WriteKind.UPDATE]))
     names = draw(st.lists(st.sampled_from(sorted(FIELDS)), unique=True, max_size=4))
-    what: dict[str, Any] = {"kind": kind}
+    step: dict[str, Any] = {"kind": kind}
     if kind is WriteKind.DELETE:
-        return what
+        return step
     uses = {name: draw(st.sampled_from(["value", "null", "unset", "call"])) for name in names}
-    update = kind is WriteKind.UPDATE
-    what["values"] = {
+    is_update = kind is WriteKind.UPDATE
+    step["values"] = {
         name: None if use == "null" else draw(_VALUES[name])
         for name, use in uses.items()
-        if use in {"value", "null"} or not update
+        if use in {"value", "null"} or not is_update
     }
-    if update:
-        what["unset"] = tuple(name for name, use in uses.items() if use == "unset")
-        called = [name for name, use in uses.items() if use == "call"]
-        what["operators"] = tuple(draw(calls(name)) for name in called if name in _OPERABLE)
-        touched = {*what["values"], *what["unset"], *(c.field for c in what["operators"])}
+    if is_update:
+        step["unset"] = tuple(name for name, use in uses.items() if use == "unset")
+        operator_fields = [name for name, use in uses.items() if use == "call"]
+        step["operators"] = tuple(
+            draw(calls(name)) for name in operator_fields if name in _OPERABLE
+        )
+        touched = {*step["values"], *step["unset"], *(c.field for c in step["operators"])}
         groups = tuple(g for g, members in GROUPS.items() if touched & set(members))
-        what["groups"] = groups or ("main",)
-    return what
+        step["groups"] = groups or ("main",)
+    return step
 
 
-def merged(state: dict[str, Any] | None, change: Change) -> dict[str, Any] | None:
-    """Apply a change to its before image, and compare the result with its after image."""
+def merge(state: dict[str, Any] | None, change: Change) -> dict[str, Any] | None:
+    """Apply a change to a state after comparing the state with the before image."""
     members = GROUPS[change.group]
-    here = None if state is None else {n: v for n, v in state.items() if n in members}
+    group_state = None if state is None else {n: v for n, v in state.items() if n in members}
     if change.kind == "update":
-        assert here is not None
+        assert group_state is not None
         assert change.before is not None
         assert change.after is not None
         touched = {*change.before, *change.after}
-        assert {n: v for n, v in here.items() if n in touched} == change.before
-        here = {n: v for n, v in here.items() if n not in touched} | dict(change.after)
+        assert {n: v for n, v in group_state.items() if n in touched} == change.before
+        group_state = {n: v for n, v in group_state.items() if n not in touched} | dict(
+            change.after
+        )
     else:
-        assert (here or None) == (change.before or None)
-        here = None if change.after is None else dict(change.after)
-    if here is None:
+        assert (group_state or None) == (change.before or None)
+        group_state = None if change.after is None else dict(change.after)
+    if group_state is None:
         return None
-    return {n: v for n, v in (state or {}).items() if n not in members} | here
+    return {n: v for n, v in (state or {}).items() if n not in members} | group_state
 
 
-def replayed(changes: Sequence[Change]) -> dict[str, Any] | None:
-    """Return the state of a consumer of the feed that keeps each group by itself."""
+def replay(changes: Sequence[Change]) -> dict[str, Any] | None:
+    """Return the state of a feed consumer that stores each group separately."""
     groups: dict[str, dict[str, Any] | None] = dict.fromkeys(GROUPS)
     versions: defaultdict[str, int] = defaultdict(int)
     for change in changes:
-        groups[change.group] = merged(groups[change.group], change)
+        groups[change.group] = merge(groups[change.group], change)
         assert change.version > versions[change.group]
         versions[change.group] = change.version
     assert len({group is None for group in groups.values()}) == 1
@@ -224,12 +230,12 @@ async def test_replayed_changes_equal_the_stored_values(
 ) -> None:
     id_ = uuid.uuid4().hex
     applied: list[str] = []
-    summary: list[Change] = []
+    changes: list[Change] = []
     for batch in batches:
-        writes = [writing(fragment, id_=id_, **step) for step in batch]
+        writes = [make_write(fragment, id_=id_, **step) for step in batch]
         for write, result in zip(writes, await store.write(writes), strict=True):
             if result.status is Status.APPLIED:
                 applied += [f"{write.operation}:{group}" for group in write.groups]
-        summary += await relayed(store, fragment, id_)
-        assert replayed(summary) == await json_values(store, fragment, id_)
-    assert [change.id for change in summary] == applied
+        changes += await relay(store, fragment, id_)
+        assert replay(changes) == await json_values(store, fragment, id_)
+    assert [change.id for change in changes] == applied

@@ -1,4 +1,4 @@
-"""Records are bounded, so that MongoDB takes each of their documents and acknowledgements."""
+"""Records are bounded so that MongoDB accepts all their documents and acknowledgements."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.mongo import MongoStore, sizes
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.port import Fragment, Status, StoreBusy, Write, WriteKind
-from tests.conformance.mongo.outbox.relaying import increment, json_values, relayed
-from tests.conformance.mongo.records import one, writing
+from tests.conformance.mongo.outbox.relaying import increment, json_values, relay
+from tests.conformance.mongo.records import make_write, write_one
 
 SCALE = 16
-"""The stand-in takes seconds for documents of 15 MiB: bounds are this much lower here."""
+"""The tests divide all bounds by this: the stand-in takes seconds for 15 MiB documents."""
 
 MIB = 2**20 // SCALE
 MAX_VALUES_BYTES = sizes.MAX_VALUES_BYTES // SCALE
 MAX_DOCUMENT_BYTES = sizes.MAX_DOCUMENT_BYTES // SCALE
 SERVER_LIMIT_BYTES = sizes.SERVER_LIMIT_BYTES // SCALE
 
-NEARLY = 8 * MIB - 2**12
-"""Twice that is what MongoDB takes, and little more."""
+NEARLY_HALF = 8 * MIB - 2**12
+"""Twice this is nearly the size limit of MongoDB's documents."""
 
-BOOKKEEPING = 2**12
-"""Bytes of a document of these tests that are not counted."""
+BOOKKEEPING_BYTES = 2**12
+"""Bound of the uncounted bytes of a document in these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,18 +41,18 @@ def _low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sizes, name, bytes_)
 
 
-def bounded(size: int) -> dict[str, Any]:
-    """Return values of so many bytes, as BSON and as JSON."""
+def values_of_size(size: int) -> dict[str, Any]:
+    """Return values of `size` bytes in BSON and in JSON."""
     return {"n": 0, "s": "x" * size}
 
 
-def put(fragment: Fragment, id_: str, size: int, **what: Any) -> Write:
-    return writing(fragment, WriteKind.REPLACE, id_, values=bounded(size), **what)
+def put(fragment: Fragment, id_: str, size: int, **options: Any) -> Write:
+    return make_write(fragment, WriteKind.REPLACE, id_, values=values_of_size(size), **options)
 
 
-def adding(fragment: Fragment, id_: str, key: str, size: int) -> Write:
+def addition(fragment: Fragment, id_: str, key: str, size: int) -> Write:
     call = OperatorCall("m", Operator.PUT, {key: b"x" * (size // 4 * 3)})  # base64
-    return writing(fragment, WriteKind.UPDATE, id_, groups=("main",), operators=(call,))
+    return make_write(fragment, WriteKind.UPDATE, id_, groups=("main",), operators=(call,))
 
 
 async def document_of(store: MongoStore, fragment: Fragment, id_: str) -> dict[str, Any]:
@@ -63,11 +63,11 @@ async def document_of(store: MongoStore, fragment: Fragment, id_: str) -> dict[s
 
 
 async def check(store: MongoStore, fragment: Fragment, id_: str) -> int:
-    """See that a document is small enough, and has no more bytes than were counted."""
+    """Check that a document is within its limit and no larger than its byte count."""
     document = await document_of(store, fragment, id_)
     size = len(encode(document))
-    assert size <= MAX_DOCUMENT_BYTES + BOOKKEEPING
-    assert size <= document["_bytes"] + BOOKKEEPING
+    assert size <= MAX_DOCUMENT_BYTES + BOOKKEEPING_BYTES
+    assert size <= document["_bytes"] + BOOKKEEPING_BYTES
     return size
 
 
@@ -78,85 +78,91 @@ async def check(store: MongoStore, fragment: Fragment, id_: str) -> int:
 async def test_a_record_that_would_be_too_large_is_refused(
     store: MongoStore, fragment: Fragment, id_: str, kind: WriteKind
 ) -> None:
-    large = writing(fragment, kind, id_, values=bounded(MAX_VALUES_BYTES + 4096))
-    assert (await one(store, large)).status is Status.TOO_LARGE
+    large = make_write(fragment, kind, id_, values=values_of_size(MAX_VALUES_BYTES + 4096))
+    assert (await write_one(store, large)).status is Status.TOO_LARGE
     assert await json_values(store, fragment, id_) is None
-    fitting = writing(fragment, kind, id_, values=bounded(MAX_VALUES_BYTES - 4096))
-    assert (await one(store, fitting)).status is Status.APPLIED
-    assert await relayed(store, fragment, id_)
+    fitting = make_write(fragment, kind, id_, values=values_of_size(MAX_VALUES_BYTES - 4096))
+    assert (await write_one(store, fitting)).status is Status.APPLIED
+    assert await relay(store, fragment, id_)
     await check(store, fragment, id_)
 
 
-async def test_a_text_is_measured_as_json_too(
+async def test_the_json_size_of_a_text_is_bounded(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     """A control character has one byte in BSON, and six in JSON."""
     for size, status in ((MIB, Status.TOO_LARGE), (MIB * 3 // 4, Status.APPLIED)):
         values = {"s": "\x01" * size}
-        write = writing(fragment, WriteKind.CREATE, id_, values=values)
-        assert (await one(store, write)).status is status
+        write = make_write(fragment, WriteKind.CREATE, id_, values=values)
+        assert (await write_one(store, write)).status is status
 
 
-async def test_updates_make_a_record_no_larger_than_it_may_be(
+async def test_updates_that_would_make_a_record_too_large_are_refused(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
+    await write_one(store, make_write(fragment, WriteKind.CREATE, id_, values={"n": 0}))
     statuses = []
     for key in "abc":
-        statuses.append((await one(store, adding(fragment, id_, key, 2 * MIB))).status)
-        await relayed(store, fragment, id_)
+        statuses.append((await write_one(store, addition(fragment, id_, key, 2 * MIB))).status)
+        await relay(store, fragment, id_)
     assert statuses == [Status.APPLIED, Status.APPLIED, Status.TOO_LARGE]
-    text = writing(fragment, WriteKind.UPDATE, id_, values={"s": "x" * 2 * MIB})
-    assert (await one(store, text)).status is Status.TOO_LARGE
-    assert (await one(store, increment(fragment, id_))).status is Status.APPLIED
+    text = make_write(fragment, WriteKind.UPDATE, id_, values={"s": "x" * 2 * MIB})
+    assert (await write_one(store, text)).status is Status.TOO_LARGE
+    assert (await write_one(store, increment(fragment, id_))).status is Status.APPLIED
     removal = OperatorCall("m", Operator.REMOVE, "a")
-    less = writing(fragment, WriteKind.UPDATE, id_, groups=("main",), operators=(removal,))
-    assert (await one(store, less)).status is Status.APPLIED
-    await relayed(store, fragment, id_)
-    assert (await one(store, text)).status is Status.APPLIED
-    await relayed(store, fragment, id_)
+    removing = make_write(fragment, WriteKind.UPDATE, id_, groups=("main",), operators=(removal,))
+    assert (await write_one(store, removing)).status is Status.APPLIED
+    await relay(store, fragment, id_)
+    assert (await write_one(store, text)).status is Status.APPLIED
+    await relay(store, fragment, id_)
     await check(store, fragment, id_)
 
 
-async def test_of_many_writes_only_those_that_are_too_large_are_refused(
+async def test_only_the_oversized_writes_of_a_batch_are_refused(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     sizes = [1024] * 7 + [MAX_VALUES_BYTES + 4096]
     writes = [put(fragment, f"{id_}{n}", size) for n, size in enumerate(sizes)]
-    writes += [adding(fragment, f"{id_}0", key, 2 * MIB) for key in "abc"]
+    writes += [addition(fragment, f"{id_}0", key, 2 * MIB) for key in "abc"]
     results = await store.write(writes)
     applied, refused = Status.APPLIED, Status.TOO_LARGE
-    assert [each.status for each in results] == [*[applied] * 7, refused, applied, applied, refused]
-    await relayed(store, fragment, *(f"{id_}{n}" for n in range(7)))
+    assert [result.status for result in results] == [
+        *[applied] * 7,
+        refused,
+        applied,
+        applied,
+        refused,
+    ]
+    await relay(store, fragment, *(f"{id_}{n}" for n in range(7)))
     await check(store, fragment, f"{id_}0")
 
 
-async def test_updates_that_are_folded_count_one_by_one(
+async def test_folded_updates_are_counted_one_by_one(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    await one(store, put(fragment, id_, 3 * MIB))
-    await relayed(store, fragment, id_)
-    results = await store.write([adding(fragment, id_, key, MIB // 2) for key in "abc"])
-    assert {each.status for each in results} == {Status.APPLIED}
+    await write_one(store, put(fragment, id_, 3 * MIB))
+    await relay(store, fragment, id_)
+    results = await store.write([addition(fragment, id_, key, MIB // 2) for key in "abc"])
+    assert {result.status for result in results} == {Status.APPLIED}
     await check(store, fragment, id_)
 
 
-async def test_what_is_remembered_of_writes_takes_no_room_for_ever(
+async def test_remembered_results_do_not_take_space_for_ever(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    """Every result has the whole record once more."""
-    await one(store, put(fragment, id_, 4 * MIB))
-    await relayed(store, fragment, id_)
+    """Each result repeats the whole record."""
+    await write_one(store, put(fragment, id_, 4 * MIB))
+    await relay(store, fragment, id_)
     writes = [
         increment(fragment, id_, remember="same", returning=(), operation=f"{id_}{n}")
         for n in range(2)
     ]
     for write in writes:
-        assert (await one(store, write)).status is Status.APPLIED
+        assert (await write_one(store, write)).status is Status.APPLIED
         await check(store, fragment, id_)
-        await relayed(store, fragment, id_)
+        await relay(store, fragment, id_)
     for n, write in enumerate(writes, 1):
-        result = await one(store, write)
+        result = await write_one(store, write)
         assert (result.status, result.values["n"]) == (Status.REPLAYED, n)
 
 
@@ -164,16 +170,16 @@ async def test_what_is_remembered_of_writes_takes_no_room_for_ever(
 
 
 async def is_full(store: MongoStore, write: Write) -> bool:
-    """Write; return whether the record has no room until its changes are relayed."""
+    """Try a write; return whether the record is full until its changes are relayed."""
     try:
-        result = await one(store, write)
+        result = await write_one(store, write)
     except StoreBusy:
         return True
     assert result.status in (Status.APPLIED, Status.TOO_LARGE)
     return False
 
 
-async def test_a_record_of_the_largest_size_is_replaced_once_its_changes_are_relayed(
+async def test_a_record_of_maximum_size_can_be_replaced_after_its_changes_are_relayed(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     writes = [put(fragment, id_, MAX_VALUES_BYTES - 4096) for _ in range(4)]
@@ -181,47 +187,47 @@ async def test_a_record_of_the_largest_size_is_replaced_once_its_changes_are_rel
         assert not await is_full(store, write)
     for write in writes[2:]:
         assert await is_full(store, write)
-        await relayed(store, fragment, id_)
+        await relay(store, fragment, id_)
         assert not await is_full(store, write)
         assert await check(store, fragment, id_) > MAX_DOCUMENT_BYTES - MIB
 
 
-def drawn(chance: random.Random, fragment: Fragment, id_: str) -> Write:
-    size = chance.choice(
+def draw_write(rng: random.Random, fragment: Fragment, id_: str) -> Write:
+    size = rng.choice(
         [200, MIB, 2 * MIB, 3 * MIB, MAX_VALUES_BYTES - 4096, MAX_VALUES_BYTES + 4096]
     )
-    kind = chance.choice(["put", "add", "inc", "delete"])
+    kind = rng.choice(["put", "add", "inc", "delete"])
     if kind == "put":
         return put(fragment, id_, size)
     if kind == "add":
-        return adding(fragment, id_, chance.choice("ab"), size)
+        return addition(fragment, id_, rng.choice("ab"), size)
     if kind == "inc":
-        return increment(fragment, id_, remember=chance.choice(["r", None]), returning=())
-    return writing(fragment, WriteKind.DELETE, id_)
+        return increment(fragment, id_, remember=rng.choice(["r", None]), returning=())
+    return make_write(fragment, WriteKind.DELETE, id_)
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_whatever_is_written_can_be_acknowledged(
+async def test_all_accepted_writes_can_be_acknowledged(
     store: MongoStore, fragment: Fragment, id_: str, seed: int
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(12):
-        write = drawn(chance, fragment, id_)
+        write = draw_write(rng, fragment, id_)
         if await json_values(store, fragment, id_) is None:
             write = put(fragment, id_, 200)
         full = await is_full(store, write)
         await check(store, fragment, id_)
-        if full or chance.random() < 0.3:
-            await relayed(store, fragment, id_)
+        if full or rng.random() < 0.3:
+            await relay(store, fragment, id_)
             await check(store, fragment, id_)
-        assert not full or not await is_full(store, write), "there is room by now"
+        assert not full or not await is_full(store, write), "the relay has freed space"
 
 
-# Records that no write has made so large, as copies of those of another system
+# Records larger than any write allows, such as copies from another system
 
 
-async def grow(store: MongoStore, fragment: Fragment, id_: str, size: int) -> None:
-    """Make a record larger than writes may make it, which has counted no bytes."""
+async def insert_large(store: MongoStore, fragment: Fragment, id_: str, size: int) -> None:
+    """Insert a record that is larger than writes allow and has no byte count."""
     layout = layout_of(fragment)
     write = put(fragment, id_, size)
     versions = dict.fromkeys(write.groups, 1)
@@ -235,43 +241,43 @@ async def grow(store: MongoStore, fragment: Fragment, id_: str, size: int) -> No
     await store.link.session.collection(layout).insert_one(document)
 
 
-@pytest.mark.parametrize("size", [7 * MIB, NEARLY])
+@pytest.mark.parametrize("size", [7 * MIB, NEARLY_HALF])
 async def test_a_relay_gets_past_a_record_that_is_too_large(
     store: MongoStore, fragment: Fragment, id_: str, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await grow(store, fragment, id_, size)
-    [change] = [each for each in await relayed(store, fragment, id_) if each.group == "main"]
+    await insert_large(store, fragment, id_, size)
+    [change] = [c for c in await relay(store, fragment, id_) if c.group == "main"]
     assert change.kind == "create"
     document = await document_of(store, fragment, id_)
     assert not document["_pending"]
-    assert ("_base" in document) == (size < NEARLY)
-    assert ("is too large to keep" in caplog.text) == (size == NEARLY)
-    assert (await one(store, increment(fragment, id_))).status is Status.TOO_LARGE
-    assert (await one(store, put(fragment, id_, 200))).status is Status.APPLIED
-    assert await relayed(store, fragment, id_)
+    assert ("_base" in document) == (size < NEARLY_HALF)
+    assert ("is too large to keep" in caplog.text) == (size == NEARLY_HALF)
+    assert (await write_one(store, increment(fragment, id_))).status is Status.TOO_LARGE
+    assert (await write_one(store, put(fragment, id_, 200))).status is Status.APPLIED
+    assert await relay(store, fragment, id_)
     await check(store, fragment, id_)
 
 
-async def test_a_record_that_has_counted_nothing_is_measured(
+async def test_a_record_without_a_byte_count_is_measured(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    await grow(store, fragment, id_, 2 * MIB)
-    assert (await one(store, increment(fragment, id_))).status is Status.APPLIED
+    await insert_large(store, fragment, id_, 2 * MIB)
+    assert (await write_one(store, increment(fragment, id_))).status is Status.APPLIED
     assert await check(store, fragment, id_) >= 4 * MIB
 
 
-async def test_what_was_erased_is_not_kept_for_the_next_change(
+async def test_erased_values_are_not_kept_for_the_next_change(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    await one(store, put(fragment, id_, 2 * MIB))
-    await relayed(store, fragment, id_)
+    await write_one(store, put(fragment, id_, 2 * MIB))
+    await relay(store, fragment, id_)
     fields = {name: field for name, field in fragment.fields.items() if name != "s"}
     groups = {**fragment.groups, "side": ()}
-    without = replace(fragment, fields=fields, groups=groups)
+    reduced = replace(fragment, fields=fields, groups=groups)
     after: str | None = ""
     while after is not None:
-        after = await store.erase(without, ["s"], after or None, 100)
-    await one(store, increment(without, id_))
-    await relayed(store, without, id_)
+        after = await store.erase(reduced, ["s"], after or None, 100)
+    await write_one(store, increment(reduced, id_))
+    await relay(store, reduced, id_)
     document = await document_of(store, fragment, id_)
     assert document["_base"] == '{"n":1}'

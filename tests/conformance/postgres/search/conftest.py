@@ -14,7 +14,7 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.search.searches import FIELDS, MANY, NAMESPACE, table_of
+from tests.conformance.postgres.search.searches import FIELDS, NAMESPACE, RECORD_COUNT, table_of
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ async def many(store: PostgresStore, admin: Any) -> Fragment:
         " to_jsonb('city' || lpad(i::text, 5, '0') || repeat('x', 600)) END,"
         " 'geo', jsonb_build_object('lat', i / 2.0), 'it''s % \\ :x $1', i),"
         " jsonb_build_object('eur', i)"
-        f" FROM generate_series(1, {MANY}) AS i"
+        f" FROM generate_series(1, {RECORD_COUNT}) AS i"
     )
     await admin.execute(f"ANALYZE {table_of(fragment)}")
     return fragment

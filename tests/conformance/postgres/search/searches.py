@@ -31,7 +31,7 @@ COUNT = {"n": Computation(Function.COUNT)}
 LONG = "x" * 600
 
 
-MANY = 4_000
+RECORD_COUNT = 4_000
 
 
 FIELDS = (
@@ -65,11 +65,13 @@ def table_of(fragment: Fragment) -> str:
     return f'"{NAMESPACE}"."{fragment.database}.{fragment.class_name}"'
 
 
-async def found(
-    store: PostgresStore, fragment: Fragment, filter_: Filter | None, **what: Any
+async def find_records(
+    store: PostgresStore, fragment: Fragment, filter_: Filter | None, **options: Any
 ) -> list[Record]:
-    find = SearchRequest(fragment, filter_, what.pop("order", ()), what.pop("limit", 100), **what)
-    return list((await store.find(find)).records)
+    request = SearchRequest(
+        fragment, filter_, options.pop("order", ()), options.pop("limit", 100), **options
+    )
+    return list((await store.find(request)).records)
 
 
 async def plan_of(
@@ -80,13 +82,13 @@ async def plan_of(
     order: tuple[OrderBy, ...] = (),
     after: Position | None = None,
 ) -> str:
-    """Let the server explain a search of ten records."""
-    shaped, chosen = shaped_filter(fragment, filter_), levels(fragment, order)
+    """Return the server's plan of a search for ten records."""
+    shaped, order_levels = shaped_filter(fragment, filter_), levels(fragment, order)
     assert shaped is not None
-    assert chosen is not None
-    search = SearchShape(fragment, shaped.shape, chosen, ranks(after), tuple(fragment.fields))
+    assert order_levels is not None
+    search = SearchShape(fragment, shaped.shape, order_levels, ranks(after), tuple(fragment.fields))
     statement = store.statements.search(search)
     constants = {f"p{i}": value for i, value in enumerate(shaped.constants)}
-    given = constants | position_values(after, search) | {"limit": 10}
-    rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(given))
+    parameters = constants | position_values(after, search) | {"limit": 10}
+    rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(parameters))
     return "\n".join(line for (line,) in rows)

@@ -1,4 +1,4 @@
-"""What PostgreSQL does of a search, and by which index."""
+"""Pushdown of searches to PostgreSQL, and the indexes that serve them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,17 @@ from mediator.stores.port import (
     StoreRefused,
 )
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.search.searches import COUNT, LONG, MANY, eq, found, ge, plan_of
+from tests.conformance.postgres.search.searches import (
+    COUNT,
+    LONG,
+    RECORD_COUNT,
+    eq,
+    find_records,
+    ge,
+    plan_of,
+)
 
-# What is pushed
+# Pushdown
 
 
 EXACT: tuple[Filter, ...] = (
@@ -92,11 +100,11 @@ async def test_a_search_that_was_not_pushed_down_is_refused(
     store: PostgresStore, many: Fragment
 ) -> None:
     with pytest.raises(StoreRefused):
-        await found(store, many, INEXACT[0])
+        await find_records(store, many, INEXACT[0])
     with pytest.raises(StoreRefused):
-        await found(store, many, None, order=(OrderBy(("doc", "a")),))
+        await find_records(store, many, None, order=(OrderBy(("doc", "a")),))
     with pytest.raises(StoreRefused):
-        await found(store, many, None, fields=("absent",))
+        await find_records(store, many, None, fields=("absent",))
 
 
 @pytest.mark.parametrize(
@@ -237,12 +245,12 @@ async def test_indexes_serve_orders(
 ) -> None:
     plan = await plan_of(store, admin, many, filter_, order, after)
     assert "Seq Scan" not in plan
-    # Subqueries that were limited one by one may be sorted together.
+    # Subqueries with limits of their own may be sorted together.
     assert "->  Sort " not in plan or plan.count("Limit  ") == 1 + plan.count("Index Scan"), plan
     assert after is None or "Index Cond" in plan
 
 
-async def test_positions_among_nulls_are_sought(
+async def test_positions_among_nulls_use_the_index(
     store: PostgresStore, admin: Any, many: Fragment
 ) -> None:
     """The index leads to the id itself, not to the first of all nulls."""
@@ -252,13 +260,13 @@ async def test_positions_among_nulls_are_sought(
 
 
 async def test_estimates_are_those_of_the_planner(store: PostgresStore, many: Fragment) -> None:
-    """The table is analysed, so that the numbers are right for all records, and near for some."""
-    assert await store.estimate(many, None, deadline_s=10.0) == MANY
-    half = await store.estimate(many, ge("n", MANY // 2), deadline_s=10.0)
-    assert MANY // 4 < half < MANY
+    """The table is analysed: numbers are exact for all records, and approximate for some."""
+    assert await store.estimate(many, None, deadline_s=10.0) == RECORD_COUNT
+    half = await store.estimate(many, ge("n", RECORD_COUNT // 2), deadline_s=10.0)
+    assert RECORD_COUNT // 4 < half < RECORD_COUNT
     for filter_ in EXACT:
         assert store.estimates(many, filter_)
-        assert await store.estimate(many, filter_, deadline_s=10.0) <= MANY
+        assert await store.estimate(many, filter_, deadline_s=10.0) <= RECORD_COUNT
     assert not store.estimates(many, eq("tags", ["x"]))
     with pytest.raises(StoreRefused):
         await store.estimate(many, eq("tags", ["x"]), deadline_s=10.0)

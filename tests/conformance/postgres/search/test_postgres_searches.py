@@ -42,7 +42,14 @@ from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.search import searcher
 from mediator.stores.postgres.search.searcher import STEP
 from mediator.stores.postgres.statements import SEARCHES
-from tests.conformance.postgres.search.searches import COUNT, FIELDS, NAMESPACE, eq, found, table_of
+from tests.conformance.postgres.search.searches import (
+    COUNT,
+    FIELDS,
+    NAMESPACE,
+    eq,
+    find_records,
+    table_of,
+)
 from tests.faults.conditions import eventually
 
 # Constants of users
@@ -74,13 +81,13 @@ async def test_hostile_constants_stay_constants(
                 Not(eq("name", text + "'")),
             )
         )
-        assert [r.id for r in await found(store, fragment, filter_)] == [f"{i:02}"]
+        assert [r.id for r in await find_records(store, fragment, filter_)] == [f"{i:02}"]
     assert len(store.statements.search) < len(HOSTILE_TEXTS)
     await store.drop(fragment)
 
 
 async def test_searches_cannot_write(store: PostgresStore, many: Fragment) -> None:
-    await found(store, many, eq("n", 1))
+    await find_records(store, many, eq("n", 1))
     with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
         await store.searcher.pool.use(lambda c: c.execute(f"DELETE FROM {table_of(many)}"))
 
@@ -90,14 +97,14 @@ async def test_searches_cannot_write(store: PostgresStore, many: Fragment) -> No
 
 async def test_the_number_of_statements_is_bounded(store: PostgresStore, many: Fragment) -> None:
     for i in range(20):
-        await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
+        await find_records(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
     before = len(store.statements.search)
     for i in range(300):
-        await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
+        await find_records(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
     assert len(store.statements.search) == before
     for i in range(SEARCHES + 30):
         conditions = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
-        await found(store, many, And(tuple(conditions)))
+        await find_records(store, many, And(tuple(conditions)))
         assert len(store.statements.search) <= SEARCHES
     prepared = "SELECT count(*) FROM pg_prepared_statements"
     assert await store.searcher.pool.use(lambda c: c.fetchval(prepared)) <= 64
@@ -107,32 +114,34 @@ async def test_large_constants_are_kept_within_a_bound(
     store: PostgresStore, many: Fragment
 ) -> None:
     for number in range(100):
-        await found(store, many, eq("name", f"{number:06}" * 15_000))
-    alive = [each.value for each in gc.get_objects() if type(each) is Compare]
-    assert sum(len(text) for text in alive if isinstance(text, str)) <= MAX_BYTES
+        await find_records(store, many, eq("name", f"{number:06}" * 15_000))
+    constants = [instance.value for instance in gc.get_objects() if type(instance) is Compare]
+    assert sum(len(text) for text in constants if isinstance(text, str)) <= MAX_BYTES
 
 
 async def test_sessions_do_not_keep_large_statements(store: PostgresStore, many: Fragment) -> None:
     for number in range(8):
         conditions = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{number:0200b}"]
-        await found(store, many, And(tuple(conditions)))
-    longest = "SELECT max(length(statement)) FROM pg_prepared_statements"
-    assert await store.searcher.pool.use(lambda c: c.fetchval(longest)) <= 2**14
+        await find_records(store, many, And(tuple(conditions)))
+    max_length = "SELECT max(length(statement)) FROM pg_prepared_statements"
+    assert await store.searcher.pool.use(lambda c: c.fetchval(max_length)) <= 2**14
 
 
-async def test_a_page_of_large_values_ends_early_and_goes_on(
+async def test_a_page_of_large_values_ends_early_and_resumes(
     store: PostgresStore, many: Fragment
 ) -> None:
     search = SearchRequest(many, None, (), 1_000, fields=("text",))
-    [whole, few] = [await store.find(replace(search, max_bytes=most)) for most in (2**30, 1)]
-    assert (len(whole.records), len(few.records)) == (1_000, STEP)
-    last, projection = whole.records[STEP - 1], ("text",)
+    [full, short] = [
+        await store.find(replace(search, max_bytes=max_bytes)) for max_bytes in (2**30, 1)
+    ]
+    assert (len(full.records), len(short.records)) == (1_000, STEP)
+    last, projection = full.records[STEP - 1], ("text",)
     page = await store.documents(replace(search, max_bytes=1), projection, ())
-    assert [document["id"] for document in page.documents] == [r.id for r in few.records]
+    assert [document["id"] for document in page.documents] == [r.id for r in short.records]
     assert page.last is not None
     assert page.last.id == last.id
-    following = await store.find(replace(search, resume=few.resume))
-    assert following.records[: 1_000 - STEP] == whole.records[STEP:]
+    next_page = await store.find(replace(search, resume=short.resume))
+    assert next_page.records[: 1_000 - STEP] == full.records[STEP:]
     bounded = await store.find(replace(search, fields=("n",), max_bytes=1))
     assert len(bounded.records) == 1_000
 
@@ -142,7 +151,7 @@ async def test_a_page_of_large_values_ends_early_and_goes_on(
 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server ends a statement in its time, and a machine that stands still reports it late."""
+    """Leave the end of a statement to the server: a stalled machine reports it late."""
     monkeypatch.setattr(searcher, "GRACE_S", 60.0)
 
 
@@ -155,62 +164,64 @@ async def test_searches_end_in_time(
         async with locker.transaction():
             await locker.execute(f"LOCK TABLE {table_of(many)} IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(StoreTooCostly):
-                await found(store, many, eq("n", 1), deadline_s=0.1)
+                await find_records(store, many, eq("n", 1), deadline_s=0.1)
             with pytest.raises(StoreTooCostly):
                 await store.aggregate(many, None, Aggregate((), COUNT), limit=1, deadline_s=0.1)
-            waiting = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
-            assert await admin.fetchval(waiting, table_of(many)) == 0
+            query = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
+            assert await admin.fetchval(query, table_of(many)) == 0
     finally:
         await locker.close()
-    assert [r.id for r in await found(store, many, eq("n", 1), deadline_s=60.0)] == ["id00001"]
+    assert [r.id for r in await find_records(store, many, eq("n", 1), deadline_s=60.0)] == [
+        "id00001"
+    ]
 
 
 @pytest.mark.usefixtures("_patient")
-async def test_the_server_stops_what_takes_too_long(
+async def test_the_server_stops_searches_that_take_too_long(
     store: PostgresStore, admin: Any, many: Fragment
 ) -> None:
-    cross = Like(("text",), "%" + "x%" * 300 + "y")
-    filter_ = Or(tuple(Like(("text",), cross.pattern + "z" * i) for i in range(40)))
+    costly = Like(("text",), "%" + "x%" * 300 + "y")
+    filter_ = Or(tuple(Like(("text",), costly.pattern + "z" * i) for i in range(40)))
     with pytest.raises(StoreTooCostly):
-        await found(store, many, filter_, deadline_s=0.05)
-    running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
-    assert await admin.fetchval(running, f'%{NAMESPACE}"."d.many%LIKE%') == 0
+        await find_records(store, many, filter_, deadline_s=0.05)
+    query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
+    assert await admin.fetchval(query, f'%{NAMESPACE}"."d.many%LIKE%') == 0
 
 
 async def test_waiting_for_a_connection_counts(config: SystemConfig, many: Fragment) -> None:
     store = PostgresStore(replace(config, pool_size=2))
     await store.open()
-    taken, release = asyncio.Barrier(3), asyncio.Event()
+    acquired, release = asyncio.Barrier(3), asyncio.Event()
 
     async def hold(_: Any) -> None:
-        await taken.wait()
+        await acquired.wait()
         await release.wait()
 
     holders = [asyncio.create_task(store.searcher.pool.use(hold)) for _ in range(2)]
-    await taken.wait()
+    await acquired.wait()
     with pytest.raises(StoreTooCostly):
-        await found(store, many, eq("n", 1), deadline_s=0.05)
+        await find_records(store, many, eq("n", 1), deadline_s=0.05)
     release.set()
     await asyncio.gather(*holders)
-    assert len(await found(store, many, eq("n", 1))) == 1
+    assert len(await find_records(store, many, eq("n", 1))) == 1
     await store.close()
 
 
-async def test_a_server_that_falls_silent_is_given_up(
+async def test_a_silent_server_is_given_up(
     config: SystemConfig, many: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that does not end a statement in its time, either, is not waited for."""
+    """The store does not wait for a server that fails to end a statement in time."""
     store = PostgresStore(config)
     await store.open()
     pool = store.searcher.pool
-    assert len(await found(store, many, eq("n", 1), deadline_s=5.0)) == 1
+    assert len(await find_records(store, many, eq("n", 1), deadline_s=5.0)) == 1
     monkeypatch.setattr(searcher, "GRACE_S", 0.1)
     backend = await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
     os.kill(backend, signal.SIGSTOP)
     try:
-        # The session has its limit already: only our own deadline ends this.
+        # The session already has its limit: only the client's deadline ends this.
         with pytest.raises(StoreTimeout):
-            await found(store, many, eq("n", 1), deadline_s=4.9)
+            await find_records(store, many, eq("n", 1), deadline_s=4.9)
     finally:
         os.kill(backend, signal.SIGCONT)
     assert await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()")) != backend
@@ -220,7 +231,7 @@ async def test_a_server_that_falls_silent_is_given_up(
 async def test_an_unreachable_server_is_unavailable(config: SystemConfig, many: Fragment) -> None:
     store = PostgresStore(replace(config, url="postgresql://nobody:secret@127.0.0.1:1/x"))
     with pytest.raises(StoreUnavailable) as raised:
-        await found(store, many, eq("n", 1))
+        await find_records(store, many, eq("n", 1))
     assert "secret" not in str(raised.value)
 
 
@@ -259,33 +270,33 @@ async def test_sums_are_exact_beyond_every_type(store: PostgresStore, many: Frag
             "middle": Decimal("5E+33"),
         },
     )
-    for inexact in (
+    for aggregate in (
         Aggregate((), {"m": Computation(Function.MIN, ("blob",))}),
         Aggregate((("tags",),), COUNT),
         Aggregate((("doc", "a"),), COUNT),
         Aggregate((), {"s": Computation(Function.SUM, ("name",))}),
     ):
-        assert not store.aggregates(fragment, None, inexact)
+        assert not store.aggregates(fragment, None, aggregate)
     await store.drop(fragment)
 
 
-async def test_a_statement_ends_with_the_search_that_was_given_up(
+async def test_a_cancelled_search_ends_its_statement(
     store: PostgresStore, admin: Any, many: Fragment
 ) -> None:
-    """A server notices only when it answers that its client has disconnected."""
+    """Only when it replies does a server notice that its client has disconnected."""
 
-    async def waiting() -> bool:
-        waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
-        return bool(await admin.fetchval(waits, table_of(many)))
+    async def is_waiting() -> bool:
+        query = "SELECT count(*) > 0 FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
+        return bool(await admin.fetchval(query, table_of(many)))
 
-    async def ended() -> bool:
-        return not await waiting()
+    async def has_ended() -> bool:
+        return not await is_waiting()
 
     async with admin.transaction():
         await admin.execute(f"LOCK TABLE {table_of(many)} IN ACCESS EXCLUSIVE MODE")
-        search = asyncio.create_task(found(store, many, eq("n", 1), deadline_s=600.0))
-        await eventually(waiting)
+        search = asyncio.create_task(find_records(store, many, eq("n", 1), deadline_s=600.0))
+        await eventually(is_waiting)
         search.cancel()
         with pytest.raises(asyncio.CancelledError):
             await search
-        await eventually(ended)
+        await eventually(has_ended)
