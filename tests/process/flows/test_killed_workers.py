@@ -109,7 +109,7 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
         task = asyncio.create_task(worker.run())
         try:
             await eventually(lambda: _all_done(queue, key, sent))
-            # In order, the end of each message is recorded; otherwise the end of the batch, at once.
+            # In order, each message is recorded on its own; otherwise the batch is, at once.
             repeated = ["m2"] if ordered else ["m1", "m2"]
             targets = [request.target.rpartition("/")[2] for request in remote.received]
             assert sorted(targets) == sorted(["m1", "m2", "m3", *repeated])
