@@ -53,7 +53,7 @@ class Client:
     status: int = 0
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     ended: bool = False
     _text: bytes = b""
 
@@ -71,7 +71,7 @@ class Client:
         await self.api(scope, self._receive, self._send)
 
     async def _receive(self) -> dict[str, Any]:
-        await self.gone.wait()
+        await self.hung_up.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
@@ -94,15 +94,15 @@ class Client:
                 assert fields["event"] == "change"
                 self.events.append((fields["id"], orjson.loads(fields["data"])))
 
-    async def until(self, count: int, of: str) -> list[dict[str, Any]]:
-        """Wait for so many events of objects whose ids begin alike; others may still be late."""
+    async def until(self, count: int, prefix: str) -> list[dict[str, Any]]:
+        """Wait for `count` events of objects with an id prefix; other events can still be late."""
 
-        def found() -> list[dict[str, Any]]:
-            return [event for _, event in self.events if event["object"].startswith(of)]
+        def matches() -> list[dict[str, Any]]:
+            return [event for _, event in self.events if event["object"].startswith(prefix)]
 
         async with asyncio.timeout(WITHIN_S), self.arrived:
-            await self.arrived.wait_for(lambda: len(found()) >= count)
-        return found()
+            await self.arrived.wait_for(lambda: len(matches()) >= count)
+        return matches()
 
     async def connected(self) -> None:
         async with asyncio.timeout(WITHIN_S), self.arrived:
@@ -116,7 +116,7 @@ async def following(client: Client) -> AsyncIterator[Client]:
         await client.connected()
         yield client
     finally:
-        client.gone.set()
+        client.hung_up.set()
         await task
 
 
@@ -145,23 +145,23 @@ class Harness:
         document = answer.json()
         return document["changes"], document["position"]
 
-    async def everything(self, query: str = "", after: str = "beginning") -> list[dict[str, Any]]:
-        """Read page by page what the feed has."""
-        found: list[dict[str, Any]] = []
+    async def read_all(self, query: str = "", after: str = "beginning") -> list[dict[str, Any]]:
+        """Read all changes, page by page."""
+        changes: list[dict[str, Any]] = []
         while True:
             page, after = await self.page(f"after={after}&limit=7&{query}")
-            found += page
+            changes += page
             if not page:
-                return found
+                return changes
 
     async def has_relayed(self, id_: str, changes: int, after: str) -> None:
-        """Wait until the feed has so many changes of an object."""
+        """Wait until the feed has a number of changes of an object."""
 
-        async def is_so() -> bool:
-            found = await self.everything("", after)
-            return [event["object"] for event in found].count(id_) >= changes
+        async def are_relayed() -> bool:
+            events = await self.read_all("", after)
+            return [event["object"] for event in events].count(id_) >= changes
 
-        await eventually(is_so)
+        await eventually(are_relayed)
 
     async def create(self, id_: str) -> None:
         await self.service.create(self.database, "articles", id_, title="t", hits=0, note="n")
@@ -203,10 +203,10 @@ async def test_each_write_is_delivered_once_and_in_order(harness: Harness) -> No
         events = await client.until(20 * 3 + 20 * 5, "a")
     assert len({event["id"] for event in events}) == len(events)
     for id_ in ids:
-        own = [e for e in events if e["object"] == id_]
-        groups = {e["group"] for e in own}
+        object_events = [e for e in events if e["object"] == id_]
+        groups = {e["group"] for e in object_events}
         assert len(groups) == 3
-        hits = [e for e in own if e["group"] == "hits"]
+        hits = [e for e in object_events if e["group"] == "hits"]
         assert [e["after"] for e in hits] == [{"hits": n} for n in range(6)]
         assert hits[0]["before"] is None
         versions = [e["version"] for e in hits]
@@ -216,7 +216,7 @@ async def test_each_write_is_delivered_once_and_in_order(harness: Harness) -> No
     def relayed() -> set[str]:
         return {o.system for o in harness.service.observed if isinstance(o, ChangesRelayed)}
 
-    async def all_relayed() -> bool:  # which is observed after the client has the changes
+    async def all_relayed() -> bool:  # observed only after the client has the changes
         return len(relayed()) >= len(CACHE_GROUPS)
 
     await eventually(all_relayed)
@@ -235,30 +235,30 @@ async def test_a_stream_is_resumed_after_any_event(harness: Harness) -> None:
     async with following(Client(harness.api, harness.path)) as client:
         for n in range(8):
             await harness.create(f"resumed{n}")
-        whole = await client.until(24, "resumed")
+        events = await client.until(24, "resumed")
         positions = [position for position, e in client.events if e["object"].startswith("resumed")]
-    for seen in (0, 5, 23):
-        resumed = Client(harness.api, harness.path, last=positions[seen])
+    for index in (0, 5, 23):
+        resumed = Client(harness.api, harness.path, last=positions[index])
         async with following(resumed):
-            await harness.create(f"after{seen}")
-            await resumed.until(24 - seen - 1, "resumed")
-            await resumed.until(3, f"after{seen}")
+            await harness.create(f"after{index}")
+            await resumed.until(24 - index - 1, "resumed")
+            await resumed.until(3, f"after{index}")
         ids = {e["id"] for _, e in resumed.events}
-        assert ids >= {e["id"] for e in whole[seen + 1 :]}
-        assert not ids & {e["id"] for e in whole[: seen + 1]}
+        assert ids >= {e["id"] for e in events[index + 1 :]}
+        assert not ids & {e["id"] for e in events[: index + 1]}
 
 
 async def test_long_polling_returns_the_same_changes(harness: Harness) -> None:
     _, position = await harness.page("")
     for n in range(5):
         await harness.create(f"poll{n}")
-    found: list[dict[str, Any]] = []
-    while len(found) < 15:
+    events: list[dict[str, Any]] = []
+    while len(events) < 15:
         page, position = await harness.page(f"after={position}&limit=4&wait=30")
         assert 0 < len(page) <= 4
-        found += [e for e in page if e["object"].startswith("poll")]
-    assert {e["object"] for e in found} == {f"poll{n}" for n in range(5)}
-    assert len({e["id"] for e in found}) == 15
+        events += [e for e in page if e["object"].startswith("poll")]
+    assert {e["object"] for e in events} == {f"poll{n}" for n in range(5)}
+    assert len({e["id"] for e in events}) == 15
     assert await harness.page(f"after={position}") == ([], position)
 
 
@@ -275,7 +275,7 @@ async def test_a_class_is_followed_alone(harness: Harness) -> None:
     await harness.create("mixed")
     await harness.service.create(harness.database, "others", "mixed", title="x")
     await harness.has_relayed("mixed", len(CACHE_GROUPS) + 1, position)
-    events = await harness.everything("class=others", position)
+    events = await harness.read_all("class=others", position)
     assert {e["class"] for e in events} == {"others"}
     assert [e["object"] for e in events] == ["mixed"]
 
@@ -287,14 +287,14 @@ async def test_a_page_of_large_changes_ends_before_its_limit(
     _, position = await harness.page("")
     await asyncio.gather(*(harness.create(f"large{n}") for n in range(40)))
     await eventually(partial(_all_relayed, harness, "large"))
-    found: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     while True:
         page, position = await harness.page(f"limit=1000&after={position}")
         if not page:
             break
         assert len(page) < 120
-        found += page
-    assert len({event["id"] for event in found}) == len(found) == 120
+        events += page
+    assert len({event["id"] for event in events}) == len(events) == 120
 
 
 async def test_slow_followers_miss_nothing(
@@ -302,16 +302,16 @@ async def test_slow_followers_miss_nothing(
 ) -> None:
     monkeypatch.setattr("mediator.changes.subscriptions.CAPACITY", 5)
     async with following(Client(harness.api, harness.path)) as client:
-        async with client.arrived:  # it takes nothing more for the moment
+        async with client.arrived:  # the client reads nothing meanwhile
             await asyncio.gather(*(harness.create(f"slow{n}") for n in range(40)))
             await eventually(partial(_all_relayed, harness, "slow"))
         events = await client.until(120, "slow")
     assert len({e["id"] for e in events}) == len(events) == 120
 
 
-async def _all_relayed(harness: Harness, of: str) -> bool:
-    events = await harness.everything("class=articles")
-    return len([e for e in events if e["object"].startswith(of)]) == 120
+async def _all_relayed(harness: Harness, prefix: str) -> bool:
+    events = await harness.read_all("class=articles")
+    return len([e for e in events if e["object"].startswith(prefix)]) == 120
 
 
 async def test_an_invalid_position_is_refused(harness: Harness) -> None:
@@ -385,7 +385,7 @@ async def test_deletions_are_relayed(harness: Harness) -> None:
         Delete(harness.database, "articles", "deleted", unique("op"))
     )
     await harness.has_relayed("deleted", len(CACHE_GROUPS), position)
-    deletions = [e for e in await harness.everything("", position) if e["kind"] == "delete"]
+    deletions = [e for e in await harness.read_all("", position) if e["kind"] == "delete"]
     assert {e["group"] for e in deletions} == {"main", "hits", "note"}
     assert {e["after"] for e in deletions} == {None}
 

@@ -1,4 +1,4 @@
-"""Results written into classes: through the guard, each once, whatever is done twice."""
+"""Results written into classes: through the guard, each once, even if repeated."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tests.process.service import Service, field_on, inc, unique
 ROWS = 12
 
 
-class Counting:
-    """A context that counts, and has enough after some rows."""
+class CountingContext:
+    """A context that counts, and cancels the run after some rows."""
 
-    def __init__(self, enough: int = ROWS + 1) -> None:
+    def __init__(self, max_rows: int = ROWS + 1) -> None:
         self.counters: dict[str, int] = {}
-        self._enough = enough
+        self._max_rows = max_rows
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + by
 
     def progress(self, done: int, total: int) -> None:
         assert total == ROWS
-        if done >= self._enough:
+        if done >= self._max_rows:
             raise RunCancelled
 
 
@@ -52,7 +52,7 @@ class Target:
     def result(self, **columns: Sequence[Any]) -> None:
         pq.write_table(pa.table(cast("Any", columns)), self.directory / "part-0.parquet")
 
-    async def write(self, context: Counting, class_name: str = "links", *id_: str) -> None:
+    async def write(self, context: CountingContext, class_name: str = "links", *id_: str) -> None:
         into = Into.parse(
             {
                 "class": class_name,
@@ -77,17 +77,19 @@ async def target(mediator: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "score": field_on("postgres", "float"),
         "hits": field_on("redis", "integer", group="hits", default=7),
     }
-    opened = Target(mediator, await mediator.put_schema({"links": {"fields": fields}}), tmp_path)
-    opened.result(
+    new_target = Target(
+        mediator, await mediator.put_schema({"links": {"fields": fields}}), tmp_path
+    )
+    new_target.result(
         left=[f"l{n}" for n in range(ROWS)],
         right=[f"r{n}" for n in range(ROWS)],
         score=[None, *(n / 2 for n in range(1, ROWS))],
     )
-    return opened
+    return new_target
 
 
 async def test_rows_become_objects(target: Target) -> None:
-    context = Counting()
+    context = CountingContext()
     await target.write(context)
     assert context.counters == {"written": ROWS}
     assert await target.values("l0,r0") == {"left": "l0", "hits": 7}
@@ -97,60 +99,60 @@ async def test_rows_become_objects(target: Target) -> None:
 async def test_a_file_is_read_once_however_many_requests_its_rows_take(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And once before that, for the ids alone."""
-    read: list[Path] = []
+    """And once before, for the ids only."""
+    paths: list[Path] = []
     open_ = pq.ParquetFile
 
-    def note(path: Path) -> pq.ParquetFile:
-        read.append(path)
+    def open_recorded(path: Path) -> pq.ParquetFile:
+        paths.append(path)
         return open_(path)
 
-    monkeypatch.setattr(pq, "ParquetFile", note)
-    await target.write(Counting())
-    assert len(read) == 2
+    monkeypatch.setattr(pq, "ParquetFile", open_recorded)
+    await target.write(CountingContext())
+    assert len(paths) == 2
 
 
 async def test_a_repeated_write_is_not_applied_again(target: Target) -> None:
     with pytest.raises(RunCancelled):
-        await target.write(Counting(enough=5))
+        await target.write(CountingContext(max_rows=5))
     data = target.running.mediator.data
     await data.write(inc(target.database, "links", "l1,r1"))
-    await target.write(Counting())
+    await target.write(CountingContext())
     assert (await target.values("l1,r1") or {})["hits"] == 8
     assert await target.values("l11,r11") is not None
     await data.write(Delete(target.database, "links", "l2,r2", unique("op")))
     target.result_name = unique("result")
-    await target.write(Counting())
+    await target.write(CountingContext())
     assert (await target.values("l1,r1") or {})["hits"] == 7
     assert await target.values("l2,r2") is not None
 
 
-async def test_a_result_that_is_made_anew_is_written_whole(target: Target) -> None:
-    """Its rows may be others, if the run was resumed without the files that it had kept."""
+async def test_a_recomputed_result_is_written_completely(target: Target) -> None:
+    """Its rows can differ if the run resumed without its files."""
     with pytest.raises(RunCancelled):
-        await target.write(Counting(enough=5))
+        await target.write(CountingContext(max_rows=5))
     target.result(
         left=[f"l{n}" for n in range(ROWS)],
         right=[f"r{n}" for n in range(ROWS)],
         score=[n * 10.0 for n in range(ROWS)],
     )
     target.result_name = unique("result")
-    await target.write(Counting())
+    await target.write(CountingContext())
     scores = [(await target.values(f"l{n},r{n}") or {})["score"] for n in range(ROWS)]
     assert scores == [n * 10.0 for n in range(ROWS)]
 
 
 async def test_rows_that_are_no_objects(target: Target) -> None:
     with pytest.raises(InputUnfit, match="no column other"):
-        await target.write(Counting(), "links", "other")
+        await target.write(CountingContext(), "links", "other")
     with pytest.raises(InputUnfit, match="no field right"):
-        await target.write(Counting(), "links", "left")
+        await target.write(CountingContext(), "links", "left")
     target.result(left=["a/b"] * ROWS, right=[f"r{n}" for n in range(ROWS)])
     with pytest.raises(InputUnfit, match="no object"):
-        await target.write(Counting())
+        await target.write(CountingContext())
     target.result(left=["a"] * ROWS, right=["x"] * ROWS, hits=["many"] * ROWS)
     with pytest.raises(InputUnfit, match="hits"):
-        await target.write(Counting())
+        await target.write(CountingContext())
 
 
 @pytest.mark.parametrize(
@@ -164,13 +166,13 @@ async def test_rows_that_are_no_objects(target: Target) -> None:
 async def test_a_result_with_an_id_of_two_rows_is_not_written(
     target: Target, left: list[str | None], right: list[str], id_: str
 ) -> None:
-    """The rows are far apart: in other pages than each other, behind ones that could be written."""
+    """The rows are on different pages, behind rows that could be written."""
     numbers = range(ROWS - 2)
     target.result(
         left=[left[0], *(f"l{n}" for n in numbers), left[1]],
         right=[right[0], *(f"r{n}" for n in numbers), right[1]],
     )
     with pytest.raises(InputUnfit, match=f"two rows have the id '{id_}', made of left, right"):
-        await target.write(Counting())
+        await target.write(CountingContext())
     with pytest.raises(NotFound):
         await target.values("l0,r0")

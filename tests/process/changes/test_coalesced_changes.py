@@ -1,4 +1,4 @@
-"""Writes that shared a store call are in the feed each by itself, as if one after the other."""
+"""Coalesced writes have one change each in the feed, as if they came one after the other."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ async def test_each_write_has_its_change(fed: Service, system: str) -> None:
     outcomes = await asyncio.gather(*map(fed.mediator.data.write, writes))
     events = [e for e in fed.observed if isinstance(e, BatchFinished) and e.database == database]
     assert max(event.calls for event in events) > OBJECTS, "nothing shared a call"
-    found: list[Change] = []
+    changes: list[Change] = []
 
     async def all_relayed() -> bool:
-        found[:] = await _changes(fed, database)
-        return len(found) >= WRITES + 2 * OBJECTS
+        changes[:] = await _changes(fed, database)
+        return len(changes) >= WRITES + 2 * OBJECTS
 
     await eventually(all_relayed)
-    assert len(found) == WRITES + 2 * OBJECTS
-    _check_versions(found, writes, outcomes)
-    _check_chains(found)
+    assert len(changes) == WRITES + 2 * OBJECTS
+    _check_versions(changes, writes, outcomes)
+    _check_chains(changes)
 
 
 def _class(system: str) -> dict[str, object]:
@@ -84,14 +84,14 @@ async def _changes(fed: Service, database: str) -> list[Change]:
     coordination = fed.mediator.coordination
     assert coordination is not None
     id_ = fed.mediator.data.model.databases[database].id
-    read = [
+    partitions = [
         await coordination.feed.read(id_, partition, "0", 1_000) for partition in range(PARTITIONS)
     ]
-    return [change for partition in read for _, change in partition]
+    return [change for partition in partitions for _, change in partition]
 
 
 def _check_versions(changes: list[Change], writes: list[Update], outcomes: list[Outcome]) -> None:
-    """Each answer names the version that the change of its operation has."""
+    """Each outcome has the version of its operation's change."""
     versions = {change.id: change.version for change in changes}
     for write, outcome in zip(writes, outcomes, strict=True):
         [operator] = write.operators
@@ -100,7 +100,7 @@ def _check_versions(changes: list[Change], writes: list[Update], outcomes: list[
 
 
 def _check_chains(changes: list[Change]) -> None:
-    """Versions rise, and each change begins where the one before it has ended."""
+    """Versions rise, and each before image is the previous after image."""
     chains: defaultdict[tuple[str, str], list[Change]] = defaultdict(list)
     for change in changes:
         chains[change.object_id, change.group].append(change)

@@ -1,4 +1,4 @@
-"""The feed in Redis: what is relayed twice is taken once, and nothing is skipped."""
+"""The feed in Redis: repeated changes are appended once, and nothing is skipped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Harness:
-    """A feed of a database of its own, and a lease."""
+    """The feed of a new database, and a lease."""
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self.redis = connect(url)
@@ -66,18 +66,18 @@ class Harness:
     async def append_newer(
         self, changes: Iterable[Change], progress: WriterProgress | None = None
     ) -> int:
-        """Append changes of records, as the replica of a progress, or one that is new."""
+        """Append changes of records as the replica of a progress, or as a new one."""
         progress = progress or WriterProgress("store", uuid.uuid4().hex)
         return await self.feed.append_newer(self.database, [*map(encoded, changes)], progress)
 
     async def ids(self) -> list[str]:
         """Return the ids of all changes in the feed, partition by partition."""
-        found: list[str] = []
+        change_ids: list[str] = []
         for partition in range(PARTITIONS):
             oldest = await self.feed.oldest(self.database, partition)
             entries = await self.feed.read(self.database, partition, oldest, 10_000)
-            found += [change.id for _, change in entries]
-        return found
+            change_ids += [change.id for _, change in entries]
+        return change_ids
 
     async def close(self) -> None:
         keys = [key async for key in self.redis.scan_iter(f"*{self.database}*")]
@@ -129,15 +129,15 @@ async def test_a_change_relayed_twice_is_appended_once(harness: Harness) -> None
 
 
 async def test_changes_of_many_objects_overlap(harness: Harness) -> None:
-    """Whatever is in their texts, each keeps its class, and those that are known are left out."""
+    """Whatever their texts, changes keep their class, and known changes are left out."""
     texts = ["\n", "\r\n", "a\nb", "\u2028", "", "\\n", "\x00"]
     entries = [
         (cursor(n), replace(harness.change(n, f"o{n % 5}"), class_name=f"c{n % 3}",
                            after={"t": texts[n % len(texts)]}))
         for n in range(60)
     ]  # fmt: skip
-    known = LogBatch(SOURCE, "", cursor(24), entries[:25])
-    assert await harness.append(known) == 25
+    known_batch = LogBatch(SOURCE, "", cursor(24), entries[:25])
+    assert await harness.append(known_batch) == 25
     overlapping = LogBatch(SOURCE, "", cursor(59), entries)
     assert await harness.append(overlapping) == 35
     for partition in range(PARTITIONS):
@@ -162,7 +162,7 @@ async def test_without_its_lease_a_relay_appends_nothing(harness: Harness) -> No
     assert await harness.feed.cursors(harness.database, "store") == {}
 
 
-async def test_a_feed_that_went_back_says_so(harness: Harness) -> None:
+async def test_a_feed_that_rolled_back_refuses_appends(harness: Harness) -> None:
     await harness.append(harness.batch("", cursor(2), [1, 2]))
     with pytest.raises(FeedRolledBack):
         await harness.append(harness.batch(cursor(3), cursor(4), [4]))
@@ -173,22 +173,24 @@ async def test_a_feed_that_went_back_says_so(harness: Harness) -> None:
 
 
 async def test_logs_are_relayed_together_or_not_at_all(harness: Harness) -> None:
-    """One that went back keeps the others from being relayed, wherever it stands among them."""
+    """A log that rolled back blocks the others, whatever its position."""
     logs = [
         replace(harness.batch("", cursor(n), [n]), source=LogSource("store", f"{n}"))
         for n in (1, 2)
     ]
     assert await harness.append(*logs, until_tick=5) == 2
     cursors = {"1": cursor(1), "2": cursor(2)}
-    rest = harness.batch("", cursor(4), [3, 4])
-    back = replace(logs[1], after=cursor(3), upto=cursor(9), entries=())
-    for order in ([rest, back], [back, rest]):
+    next_batch = harness.batch("", cursor(4), [3, 4])
+    rolled_back = replace(logs[1], after=cursor(3), upto=cursor(9), entries=())
+    for order in ([next_batch, rolled_back], [rolled_back, next_batch]):
         with pytest.raises(FeedRolledBack):
             await harness.append(*order, until_tick=9)
         assert await harness.feed.cursors(harness.database, "store") == cursors
         assert await harness.feed.relayed_until(harness.database) == {"store": 5}
     assert sorted(await harness.ids()) == ids_of([1, 2])
-    assert await harness.append(rest, replace(back, after=cursor(2)), until_tick=9) == 2
+    assert (
+        await harness.append(next_batch, replace(rolled_back, after=cursor(2)), until_tick=9) == 2
+    )
     cursors |= {"0": cursor(4), "2": cursor(9)}
     assert await harness.feed.cursors(harness.database, "store") == cursors
     assert await harness.feed.relayed_until(harness.database) == {"store": 9}
@@ -216,7 +218,7 @@ async def test_a_broken_connection_is_opened_again(harness: Harness) -> None:
 
 
 async def test_cursors_are_compared_byte_by_byte(harness: Harness) -> None:
-    """Not as the server's locale has it, in which a hyphen may count for nothing."""
+    """Not by the server's locale, which can ignore hyphens."""
     first = LogBatch(SOURCE, "", "0-9", [("0-9", harness.change(1))])
     await harness.append(first)
     with pytest.raises(FeedRolledBack):
@@ -228,7 +230,7 @@ async def test_changes_above_the_last_of_their_group_are_taken(harness: Harness)
     assert await harness.append_newer(changes[:2]) == 2
     assert await harness.append_newer(changes) == 1
     await harness.feed.acknowledged(harness.database, changes)
-    assert await harness.append_newer(changes) == 0, "a relay that was slow comes with them"
+    assert await harness.append_newer(changes) == 0, "as from a slow relay"
     assert await harness.append_newer([harness.change(4)]) == 1
     await harness.feed.acknowledged(harness.database, changes)
     assert await harness.append_newer([harness.change(4)]) == 0
@@ -259,7 +261,7 @@ async def test_a_system_is_complete_up_to_its_slowest_replica(harness: Harness) 
 
 
 async def test_a_system_whose_writers_are_not_known_is_not_complete(harness: Harness) -> None:
-    """Another run of the server may have forgotten a writer that still holds its lease."""
+    """A new run of the server can have forgotten a writer that still holds its lease."""
     system = f"mongo_{harness.database}"
     writers = RedisWriters(harness.redis)
     await harness.feed.publish_progress(harness.database, WriterProgress(system, "one"), 50)
@@ -270,20 +272,20 @@ async def test_a_system_whose_writers_are_not_known_is_not_complete(harness: Har
 
 
 async def test_ticks_rise_over_runs_and_clocks_that_are_set(harness: Harness) -> None:
-    """What was given out before another run, even if that has forgotten it, is below all there."""
+    """Ticks of an earlier run, even forgotten ones, are below all later ticks."""
     state = RedisViewState(harness.redis)
     first = await harness.feed.tick()
     assert (await state.watermarks(harness.database)).tick >= first
     lost = await harness.feed.tick()
     await harness.redis.hset(TICKS, mapping={"number": first, "run": "another"})
-    read = (await state.watermarks(harness.database)).tick
-    assert lost < read < await harness.feed.tick()
+    watermark = (await state.watermarks(harness.database)).tick
+    assert lost < watermark < await harness.feed.tick()
     ahead = lost + 100 * 3600 * 1_000_000
     await harness.redis.hset(TICKS, "number", ahead)
     assert [await harness.feed.tick() for _ in range(3)] == [ahead + 1, ahead + 2, ahead + 3]
 
 
-async def test_a_feed_that_lacks_what_a_replica_relayed_says_so(harness: Harness) -> None:
+async def test_a_feed_that_lacks_changes_of_a_replica_refuses_appends(harness: Harness) -> None:
     feed, progress = harness.feed, WriterProgress("mongo", "one")
     for number in (1, 2):
         assert await harness.append_newer([harness.change(number)], progress) == 1
@@ -325,14 +327,14 @@ async def test_a_position_is_gone_once_what_follows_it_is_removed(
     feed, name, partition = harness.feed, harness.database, partition_of("c", "x")
     try:
         await harness.append_newer([harness.change(n) for n in range(1, 9)])
-        before = [id_ for id_, _ in await feed.read(name, partition, BEGINNING, 100)]
+        event_ids = [id_ for id_, _ in await feed.read(name, partition, BEGINNING, 100)]
         await feed.trim(name)
         assert await harness.ids() == ids_of([6, 7, 8])
-        assert await feed.oldest(name, partition) == before[4]
-        assert len(await feed.read(name, partition, before[4], 10)) == 3
-        for gone in (BEGINNING, before[3]):
+        assert await feed.oldest(name, partition) == event_ids[4]
+        assert len(await feed.read(name, partition, event_ids[4], 10)) == 3
+        for position in (BEGINNING, event_ids[3]):
             with pytest.raises(PositionGone):
-                await feed.read(name, partition, gone, 10)
+                await feed.read(name, partition, position, 10)
     finally:
         await harness.close()
 
@@ -362,7 +364,9 @@ async def test_a_lease_is_held_by_one(harness: Harness) -> None:
     assert await harness.leases.acquire(name, "b", 60)
 
 
-async def test_a_feed_that_lacks_what_a_retired_replica_relayed_says_so(harness: Harness) -> None:
+async def test_a_feed_that_lacks_changes_of_a_retired_replica_refuses_appends(
+    harness: Harness,
+) -> None:
     feed, progress = harness.feed, WriterProgress("mongo", "one")
     await feed.publish_progress(harness.database, progress, 40)
     assert await harness.append_newer([harness.change(1)], progress) == 1

@@ -1,4 +1,4 @@
-"""How far feeds are known to be behind while they cannot be asked, and when they are dropped."""
+"""The lag of feeds while they cannot be read, and after they are dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY_S = 60.0
 
 
 class ShiftedClock:
-    """The machine's clocks, and what a test adds to the monotonic one."""
+    """The machine's clocks; a test shifts the monotonic one."""
 
     shift_s = 0.0
     now = staticmethod(time.time)
@@ -50,7 +50,7 @@ async def fed(
         yield started
 
 
-async def test_the_lag_grows_while_feeds_cannot_be_asked_and_ends_with_the_database(
+async def test_the_lag_grows_while_feeds_cannot_be_read_and_ends_with_the_database(
     fed: Service, clock: ShiftedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: ChangeService = fed.mediator.changes
@@ -64,12 +64,12 @@ async def test_the_lag_grows_while_feeds_cannot_be_asked_and_ends_with_the_datab
     async def is_close() -> bool:
         return changes.lags()[key] < AWAY_S
 
-    async def away(_: RedisFeed) -> int:
+    async def fail(_: RedisFeed) -> int:
         raise StoreUnavailable("it is away")
 
     await eventually(is_measured)
     with monkeypatch.context() as patched:
-        patched.setattr(RedisFeed, "tick", away)
+        patched.setattr(RedisFeed, "tick", fail)
         clock.shift_s = AWAY_S
         assert changes.lags()[key] >= AWAY_S
     await eventually(is_close)
@@ -80,7 +80,7 @@ async def test_the_lag_grows_while_feeds_cannot_be_asked_and_ends_with_the_datab
 async def test_the_lag_grows_while_it_is_not_known_who_has_written_to_a_system(
     fed: Service, clock: ShiftedClock, redis_config: SystemConfig
 ) -> None:
-    """As after another run of the coordination Redis, or while a replica that registered stalls."""
+    """As after a restart of the coordination Redis, or while a registered replica stalls."""
     changes: ChangeService = fed.mediator.changes
     database = await fed.put_schema({"notes": {"fields": {"n": field_on("mongo")}}})
     await fed.create(database, "notes", "a", n="1")

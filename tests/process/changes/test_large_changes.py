@@ -1,4 +1,4 @@
-"""Followers of large changes: how much they read at once, and in which order they get it."""
+"""Followers of large changes: how much they read at once, and in which order."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.process.changes.test_feed import Harness
 
 
 class RecordingFeed:
-    """Records what each look at all partitions has read."""
+    """Records the events of each pass over all partitions."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self.looks: list[list[Event]] = []
+        self.passes: list[list[Event]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._feed, name)
 
     async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
         if not partition:
-            self.looks.append([])
+            self.passes.append([])
         events = await self._feed.events(database, partition, after, limit)
-        self.looks[-1] += events
+        self.passes[-1] += events
         return events
 
 
@@ -44,19 +44,21 @@ async def harness(redis_config: SystemConfig) -> AsyncIterator[Harness]:
     await harness.redis.aclose()
 
 
-async def followed(harness: Harness, feed: RecordingFeed, limit: int) -> list[Event]:
+async def follow(harness: Harness, feed: RecordingFeed, limit: int) -> list[Event]:
     """Follow a feed from its beginning to its end."""
-    followed = Subscriptions(cast(Feed, feed))
-    subscription = await followed.open(harness.database, await followed.beginning(harness.database))
-    found: list[Event] = []
+    followers = Subscriptions(cast(Feed, feed))
+    subscription = await followers.open(
+        harness.database, await followers.beginning(harness.database)
+    )
+    all_events: list[Event] = []
     try:
         while events := await subscription.next(0.0, limit):
             assert len(events) <= limit
-            found += [event for event, _ in events]
+            all_events += [event for event, _ in events]
     finally:
-        await followed.close_all()
-        followed.close(subscription)
-    return found
+        await followers.close_all()
+        followers.close(subscription)
+    return all_events
 
 
 async def write(harness: Harness, count: int, text: str, objects: int) -> list[str]:
@@ -78,28 +80,28 @@ async def test_large_changes_are_read_some_megabytes_at_a_time_and_in_order(
 ) -> None:
     expected = await write(harness, 400, "x" * 100_000, objects)
     feed = RecordingFeed(harness.feed)
-    found = await followed(harness, feed, 1_000)
-    ids = [order_of(event.id) for event in found]
+    all_events = await follow(harness, feed, 1_000)
+    ids = [order_of(event.id) for event in all_events]
     assert ids == sorted(ids)
-    assert sorted(orjson.loads(event.data)["id"] for event in found) == sorted(expected)
-    assert max(sum(len(e.data) for e in look) for look in feed.looks) < PARTITIONS * 4_500_000
+    assert sorted(orjson.loads(event.data)["id"] for event in all_events) == sorted(expected)
+    assert max(sum(len(e.data) for e in events) for events in feed.passes) < PARTITIONS * 4_500_000
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
 async def test_no_more_is_read_than_is_asked_for(harness: Harness, limit: int) -> None:
     await write(harness, 100, "x", 20)
     feed = RecordingFeed(harness.feed)
-    assert len(await followed(harness, feed, limit)) == 100
-    assert max(map(len, feed.looks)) < limit + PARTITIONS
+    assert len(await follow(harness, feed, limit)) == 100
+    assert max(map(len, feed.passes)) < limit + PARTITIONS
 
 
 async def test_a_buffer_of_large_events_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "CAPACITY_BYTES", 1_000)
     buffer = Buffer()
     events = [Event(0, f"{n}-0", "c", b"x" * 300) for n in range(1, 9)]
-    for taken in (events[:3], events[3:6]):  # what was taken counts no more
-        buffer.put(taken)
-        assert await buffer.take(10, 0.0) == taken
+    for batch in (events[:3], events[3:6]):  # taken events no longer count
+        buffer.put(batch)
+        assert await buffer.take(10, 0.0) == batch
     assert not buffer.has_overflowed
     buffer.put(events[:4])
     assert buffer.has_overflowed

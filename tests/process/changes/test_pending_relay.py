@@ -31,7 +31,7 @@ CLASSES = ("first", "second")
 
 
 class Feed:
-    """Takes a change if its version is above that of its group's last one; fails on demand."""
+    """Appends a change only if its version is above its group's last one; fails on demand."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -49,12 +49,12 @@ class Feed:
         if self.dies_after:
             raise ConnectionError
 
-    def counted(self, id_: str) -> list[int]:
+    def counters(self, id_: str) -> list[int]:
         """Return the counter of an object after each of its changes."""
         return [c.after["n"] for c in self.changes if c.object_id == id_ and c.after]
 
 
-class Pace:
+class HandClock:
     """A clock that a test sets."""
 
     seconds = 0.0
@@ -70,7 +70,7 @@ class Harness:
     """A store with two classes, the feed, and relays between them."""
 
     def __init__(self, store: MongoStore, database: str) -> None:
-        self.store, self.feed, self.clock = store, Feed(), Pace()
+        self.store, self.feed, self.clock = store, Feed(), HandClock()
         self.inconsistent: list[UnrelayedChanges] = []
         self.fragments = {
             name: Fragment("mongo", database, name, FIELDS, {"main": ("n",)}) for name in CLASSES
@@ -94,9 +94,9 @@ class Harness:
 
     def _write(self, id_: str, kind: WriteKind, class_name: str) -> Write:
         call = OperatorCall("n", Operator.INC, 1)
-        what = {"values": {"n": 0}} if kind is WriteKind.CREATE else {"operators": (call,)}
+        members = {"values": {"n": 0}} if kind is WriteKind.CREATE else {"operators": (call,)}
         operation, fragment = uuid.uuid4().hex, self.fragments[class_name]
-        return Write(fragment, id_, kind, operation, ("main",), **what)
+        return Write(fragment, id_, kind, operation, ("main",), **members)
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ async def test_written_changes_are_relayed_once(harness: Harness) -> None:
     await harness.count("a", class_name="second")
     assert await relay.drain() == 3
     assert await relay.drain() == 0
-    assert harness.feed.counted("7") == [0, 1, 2]
-    assert harness.feed.counted("a") == [0, 1]
+    assert harness.feed.counters("7") == [0, 1, 2]
+    assert harness.feed.counters("a") == [0, 1]
 
 
 @pytest.mark.parametrize("moment", ["dies_before", "dies_after"])
@@ -138,28 +138,28 @@ async def test_a_feed_that_fails_gets_everything_once_it_is_back(
     await harness.count("x")
     setattr(harness.feed, moment, False)
     await relay.drain()
-    assert harness.feed.counted("x") == [0, 1]
+    assert harness.feed.counters("x") == [0, 1]
     assert await relay.drain() == 0
 
 
 async def test_a_sweep_relays_changes_of_failed_replicas(harness: Harness) -> None:
-    """A process was killed: after writing, between the feed and the store, and while idle."""
-    await harness.create("settled", "appended", "written")
+    """A process was killed: after a write, between the feed and the store, and while idle."""
+    await harness.create("acknowledged", "appended", "written")
     harness.store.take_written(100)
     failed = harness.relay()
-    acknowledged = await harness.store.pending(harness.fragments["first"], ["settled"])
-    await harness.feed.append("d", [change for one in acknowledged for change in one.changes])
+    acknowledged = await harness.store.pending(harness.fragments["first"], ["acknowledged"])
+    await harness.feed.append("d", [change for record in acknowledged for change in record.changes])
     await harness.store.acknowledge(acknowledged)
     appended = await harness.store.pending(harness.fragments["first"], ["appended"])
-    await harness.feed.append("d", [change for one in appended for change in one.changes])
+    await harness.feed.append("d", [change for record in appended for change in record.changes])
     await harness.count("appended")
     harness.store.take_written(100)
     assert await failed.drain() == 0
     successor = harness.relay()
     assert await successor.sweep(harness.fragments.values()) == 3
-    assert harness.feed.counted("settled") == [0]
-    assert harness.feed.counted("appended") == [0, 1]
-    assert harness.feed.counted("written") == [0]
+    assert harness.feed.counters("acknowledged") == [0]
+    assert harness.feed.counters("appended") == [0, 1]
+    assert harness.feed.counters("written") == [0]
 
 
 async def test_sweeps_keep_their_distance(harness: Harness) -> None:
@@ -177,7 +177,7 @@ async def test_a_dropped_class_does_not_block_the_relay(harness: Harness) -> Non
     await harness.create("y", class_name="second")
     del harness.fragments["first"]
     assert await relay.drain() == 1
-    assert harness.feed.counted("y") == [0]
+    assert harness.feed.counters("y") == [0]
 
 
 async def test_an_unavailable_store_is_read_again(
@@ -186,11 +186,11 @@ async def test_an_unavailable_store_is_read_again(
     relay = harness.relay()
     await harness.create("x")
 
-    async def away(*_: object) -> list[UnrelayedChanges]:
+    async def fail(*_: object) -> list[UnrelayedChanges]:
         raise StoreUnavailable("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(harness.store, "pending", away)
+        patched.setattr(harness.store, "pending", fail)
         with pytest.raises(StoreUnavailable):
             await relay.drain()
     assert await relay.drain() == 1
@@ -203,18 +203,18 @@ async def test_refused_records_do_not_block_other_classes(
     await harness.create("x")
     await harness.create("y", class_name="second")
 
-    async def refused(done: Sequence[UnrelayedChanges]) -> None:
-        if done[0].fragment.class_name == "first":
+    async def refuse(records: Sequence[UnrelayedChanges]) -> None:
+        if records[0].fragment.class_name == "first":
             raise StoreRefused("no")
-        await acknowledge(done)
+        await acknowledge(records)
 
     with monkeypatch.context() as patched:
-        patched.setattr(harness.store, "acknowledge", refused)
+        patched.setattr(harness.store, "acknowledge", refuse)
         with pytest.raises(StoreRefused):
             await relay.drain()
-    assert harness.feed.counted("y") == [0]
+    assert harness.feed.counters("y") == [0]
     assert await relay.drain() == 1
-    assert harness.feed.counted("x") == [0]
+    assert harness.feed.counters("x") == [0]
 
 
 async def test_several_relays_and_sixteen_writers(harness: Harness) -> None:
@@ -238,7 +238,7 @@ async def test_several_relays_and_sixteen_writers(harness: Harness) -> None:
     await asyncio.gather(*relays)
     await harness.relay().sweep([harness.fragments["first"]])
     for id_ in ids:
-        assert harness.feed.counted(id_) == list(range(61))
+        assert harness.feed.counters(id_) == list(range(61))
     assert len({change.id for change in harness.feed.changes}) == len(harness.feed.changes)
     assert harness.inconsistent == []
 

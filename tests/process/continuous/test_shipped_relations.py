@@ -44,7 +44,7 @@ def batch(statement: Statement, number: int, rows: str, first: int, last: int) -
 
 def relations(config: SystemConfig, schema: str) -> tuple[ShippedRelations, Statement]:
     statement = statement_of(schema, "group", FRAGMENT)
-    tables = {table: shipped_columns(each) for table, each in statement.inputs.items()}
+    tables = {table: shipped_columns(window) for table, window in statement.inputs.items()}
     return ShippedRelations(config.url, schema, tables), statement
 
 
@@ -63,8 +63,8 @@ async def counts(
     opened: tuple[ShippedRelations, Statement], number: int, rows: str, first: int, last: int
 ) -> list[tuple[int, ...]]:
     shipped, statement = opened
-    found = await shipped.execute("group", batch(statement, number, rows, first, last))
-    return sorted(tuple(each) for each in found)
+    results = await shipped.execute("group", batch(statement, number, rows, first, last))
+    return sorted(tuple(row) for row in results)
 
 
 async def test_a_batch_that_is_shipped_again_replaces_itself(
@@ -78,7 +78,7 @@ async def test_a_batch_that_is_shipped_again_replaces_itself(
     assert await counts(opened, 2, "", 4, 5) == [(4, 7, 1)]
 
 
-async def test_values_are_no_part_of_a_statement(
+async def test_values_are_not_in_the_statement(
     opened: tuple[ShippedRelations, Statement],
 ) -> None:
     quoted = HOSTILE.replace('"', '""')
@@ -112,7 +112,7 @@ async def test_one_process_has_a_schema(
         await other.open()
 
 
-async def test_a_database_that_is_not_there() -> None:
+async def test_an_unreachable_database() -> None:
     config = SystemConfig("postgres", "postgresql", "postgresql://localhost:1/x")
     shipped, _ = relations(config, "continuous_x")
     with pytest.raises(StoreUnavailable):
@@ -121,6 +121,6 @@ async def test_a_database_that_is_not_there() -> None:
 
 def test_the_whole_query_is_one_statement_over_its_windows() -> None:
     statement = statement_of("schema", "group", FRAGMENT)
-    windows = [each for each in post_order(QUERY.root) if each not in FRAGMENT]
+    windows = [node for node in post_order(QUERY.root) if node not in FRAGMENT]
     assert list(statement.inputs.values()) == windows
     assert statement.arguments == (HOSTILE,)

@@ -1,4 +1,4 @@
-"""The shop of a module's tests, and an HTTP service that its flows may invoke."""
+"""The shop of a module's tests, and an HTTP service that its flows can invoke."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.process.service import unique
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection may take as long as a request."""
+    """A connection can take as long as a request."""
     monkeypatch.setattr(http_services, "CONNECT_S", TOTAL_S)
 
 
 @pytest.fixture(scope="module")
 def services() -> HttpServices:
-    """The client of the shop, whose flows may invoke this machine."""
+    """The client of the shop, whose flows can invoke this machine."""
     return HttpServices(AnyLocalHost(), TOTAL_S)
 
 
@@ -39,8 +39,8 @@ async def shop(
 ) -> AsyncIterator[Shop]:
     async with shop_on(
         own_systems, own_catalogue, redis_config.url, flow_services=services
-    ) as opened:
-        yield opened
+    ) as new_shop:
+        yield new_shop
 
 
 @pytest.fixture
@@ -51,16 +51,16 @@ async def queue(redis_config: SystemConfig) -> AsyncIterator[RedisMessageQueue]:
 
 @pytest.fixture
 async def key(queue: RedisMessageQueue) -> AsyncIterator[FlowKey]:
-    created = FlowKey(unique(), unique())
-    assert await queue.put_flow(created, {}, 10.0, 1)
-    yield created
-    await queue.drop_flow(created)
+    flow_key = FlowKey(unique(), unique())
+    assert await queue.put_flow(flow_key, {}, 10.0, 1)
+    yield flow_key
+    await queue.drop_flow(flow_key)
 
 
 @pytest.fixture
 async def remote() -> AsyncIterator[HttpService]:
-    async with http_service() as started:
-        yield started
+    async with http_service() as service:
+        yield service
 
 
 @pytest.fixture

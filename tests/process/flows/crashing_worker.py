@@ -1,6 +1,6 @@
 """A worker of a flow whose process is killed at a point.
 
-The flow is that of the orders, unless the document in the queue has a plan.
+The flow is the one of the orders, unless its document in the queue has a plan.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tests.unit.flows.plans import ORDERS, flow
 LOCAL: Final = HttpServices(AnyLocalHost())
 """Sends requests to this machine."""
 
-_ONCE: Final = """
+_WRITE_ONCE: Final = """
 if redis.call('SADD', KEYS[1], ARGV[1]) == 0 then return 0 end
 return redis.call('RPUSH', KEYS[2], ARGV[2])
 """
-"""A write under an operation id, as every store does it."""
+"""A write under an operation id, as in every store."""
 
 
 class RecordingInvoker:
@@ -39,33 +39,33 @@ class RecordingInvoker:
 
     def __init__(self, redis: Redis, name: str) -> None:
         self._redis = redis
-        self._once = redis.register_script(_ONCE)
+        self._write_once = redis.register_script(_WRITE_ONCE)
         self._keys = [f"{name}:operations", f"{name}:effects"]
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         return [{"customer": document["filter"]["eq"][1], "amount": 1}]
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
-        await self._once(keys=self._keys, args=[operation, id_])
+        await self._write_once(keys=self._keys, args=[operation, id_])
 
     async def send(self, request: HttpRequest) -> Any:
         return await LOCAL.send(request)
 
     async def effects(self) -> list[str]:
-        found: Any = await self._redis.lrange(self._keys[1], 0, -1)
-        return [each.decode() for each in found]
+        values: Any = await self._redis.lrange(self._keys[1], 0, -1)
+        return [value.decode() for value in values]
 
 
 class Killing:
-    """Calls through to an object, and kills the process before or after a call of a method."""
+    """Forwards calls to an object, and kills the process before or after a call of a method."""
 
-    def __init__(self, of: Any, point: str, after: int) -> None:
-        self._of = of
+    def __init__(self, target: Any, point: str, after: int) -> None:
+        self._target = target
         self._when, _, self._method = point.partition(" ")
-        self._left = after
+        self._remaining = after
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._of, name)
+        method = getattr(self._target, name)
         if name != self._method:
             return method
 
@@ -80,13 +80,13 @@ class Killing:
         return call
 
     def _pass(self) -> None:
-        if self._left == 0:
+        if self._remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        self._left -= 1
+        self._remaining -= 1
 
 
 def crash(url: str, key: FlowKey, point: str, after: int) -> None:
-    """Work in this process until it is killed at a point, passed `after` times before."""
+    """Work in this process until it is killed at a point, after passing it `after` times."""
     asyncio.run(_work(url, key, point, after))
 
 
@@ -96,5 +96,5 @@ async def _work(url: str, key: FlowKey, point: str, after: int) -> None:
         invoker: Invoker = Killing(RecordingInvoker(redis, key.flow), point, after)
         token, clock = uuid4().hex, SystemClock()
         document = await queue.flow(key)
-        executed = flow(document.get("plan", ORDERS), ordered=document["ordered"])
-        await FlowWorker(key, executed, queue, invoker, token, clock).run()
+        parsed_flow = flow(document.get("plan", ORDERS), ordered=document["ordered"])
+        await FlowWorker(key, parsed_flow, queue, invoker, token, clock).run()

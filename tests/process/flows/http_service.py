@@ -1,4 +1,4 @@
-"""An HTTP service that answers as its paths say, and remembers what it received."""
+"""An HTTP service whose paths choose its answers, and which records its requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 
 from mediator.flows.http_hosts import HttpHosts, Origin
 
-__all__ = ["AnyLocalHost", "HttpService", "Received", "http_service"]
+__all__ = ["AnyLocalHost", "HttpService", "ReceivedRequest", "http_service"]
 
 _CHUNK: Final = b"x" * 2**16
 _HUGE: Final = 50 * 2**20
@@ -29,11 +29,11 @@ FIXED: Final = {
     "bomb": (b"x", "application/json", "content-encoding: gzip\r\n"),
     "empty": (b"", "text/plain", ""),
 }
-"""Body, content type and further header fields of what `/fixed/<name>` answers."""
+"""Body, content type and further header fields of the answers of `/fixed/<name>`."""
 
 
 class AnyLocalHost(HttpHosts):
-    """Allows every port of this machine: tests do not know theirs before."""
+    """Allows every port of this machine: tests do not know theirs in advance."""
 
     def __init__(self) -> None:
         super().__init__(private=True)
@@ -44,7 +44,7 @@ class AnyLocalHost(HttpHosts):
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedRequest:
     method: str
     target: str
     headers: dict[str, str]
@@ -59,14 +59,14 @@ class Received:
 class HttpService:
     """`/customers/<name>` is a customer, `/fail/<n>/…` answers 500 n times; others fail at once.
 
-    `/nested/<n>` answers with n arrays within each other.
+    `/nested/<n>` answers with n nested arrays.
 
     Attributes:
-        sent: Bytes of the response of 50 MiB that were taken.
+        sent: Bytes of the response of 50 MiB that were sent.
     """
 
     port: int = 0
-    received: list[Received] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
     sent: int = 0
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -74,8 +74,8 @@ class HttpService:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def to(self, path: str) -> list[Received]:
-        return [each for each in self.received if each.target.startswith(path)]
+    def to(self, path: str) -> list[ReceivedRequest]:
+        return [request for request in self.received if request.target.startswith(path)]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -87,23 +87,23 @@ class HttpService:
         finally:
             writer.close()
 
-    async def _answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
-        kind, *rest = request.target[1:].split("?")[0].split("/")
+    async def _answer(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        kind, *arguments = request.target[1:].split("?")[0].split("/")
         match kind:
             case "customers":
-                document = {"customer": rest[0], "amount": len(rest[0])}
+                document = {"customer": arguments[0], "amount": len(arguments[0])}
                 _write(writer, 200, orjson.dumps(document))
-            case "fail" if len(self.to(request.target)) <= int(rest[0]):
+            case "fail" if len(self.to(request.target)) <= int(arguments[0]):
                 _write(writer, 500, b"{}")
             case "fail":
                 _write(writer, 200, orjson.dumps({"received": request.body}))
             case "status":
-                _write(writer, int(rest[0]), b"{}", more="location: /customers/A\r\n")
+                _write(writer, int(arguments[0]), b"{}", more="location: /customers/A\r\n")
             case "fixed":
-                body, type_, more = FIXED[rest[0]]
+                body, type_, more = FIXED[arguments[0]]
                 _write(writer, 200, body, type_=type_, more=more)
             case "nested":
-                _write(writer, 200, b"[" * int(rest[0]) + b"]" * int(rest[0]))
+                _write(writer, 200, b"[" * int(arguments[0]) + b"]" * int(arguments[0]))
             case "huge":
                 await self._stream(writer)
             case _:
@@ -148,13 +148,13 @@ def _write(
     writer.write(head.encode() + body)
 
 
-async def _read(reader: asyncio.StreamReader) -> Received | None:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii")
     line, *fields = head.strip().split("\r\n")
     method, target, _ = line.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (f.partition(":") for f in fields)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Received(method, target, headers, orjson.loads(body) if body else None)
+    return ReceivedRequest(method, target, headers, orjson.loads(body) if body else None)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Keys of flows in Redis, for what no client can bring about."""
+"""Keys of flows in Redis, for states that no client can cause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def key_of(flow: FlowKey, name: str) -> str:
 
 
 async def end_leases(redis: Redis, flow: FlowKey) -> None:
-    """Let the leases of a worker be over, as after a while."""
+    """End the leases of workers, as time does."""
     match = key_of(flow, "lease:*")
     if leases := [name async for name in redis.scan_iter(match=match, count=10_000)]:
         await redis.delete(*leases)

@@ -1,4 +1,4 @@
-"""The shop whose flows may invoke an HTTP service on this machine, and requests of plans."""
+"""The shop whose flows can invoke an HTTP service on this machine, and requests of plans."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Final
 
 RECEIVE: Final = {"op": "receive", "attributes": {"name": "string", "number": "string"}}
 TOTAL_S: Final = 60.0
-"""Seconds that a request may take in tests, on a machine that does something else for seconds."""
+"""Maximum seconds of a request in tests, on a machine that can be busy for seconds."""
 
 HANGING_S: Final = 1.5
-"""And one that is not answered."""
+"""Maximum seconds of a request that is not answered."""
 
 
 def get(url: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A shop whose orders are messages: the plan of the paper over HTTP, and what became of it."""
+"""A shop whose orders are messages: the paper's plan over HTTP, and its outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLASSES: dict[str, Any] = {
 }
 CREDITS = {"A": 10, "B": 20, "C": 30}
 CUSTOMERS = ("A", "B", "A", "C", "B", "C")
-"""Of the messages m1 to m6 of the paper's figures."""
+"""Of the messages m1 to m6 in the paper's figures."""
 
 
 @dataclass
@@ -94,10 +94,10 @@ class Shop:
     async def events(
         self, flow: str, last: int, *more: tuple[bytes, bytes], begun: asyncio.Event | None = None
     ) -> list[Any]:
-        """Follow results by server-sent events, until the one with a number has come.
+        """Follow results by server-sent events until the one with a number arrives.
 
         Args:
-            begun: Is set when the first bytes have come.
+            begun: Set when the first bytes arrive.
         """
         path = f"/v1/{self.database}/message-flows/{flow}/results"
         async with asyncio.timeout(WITHIN_S):
@@ -112,18 +112,18 @@ def orders(customers: Sequence[str] = CUSTOMERS, prefix: str = "m") -> list[dict
 async def shop_on(
     configs: Sequence[SystemConfig], catalogue_url: str, redis_url: str, **options: Any
 ) -> AsyncIterator[Shop]:
-    async with service(configs, catalogue_url, coordination_url=redis_url, **options) as started:
-        await started.favour()
-        database = await started.put_schema(CLASSES)
+    async with service(configs, catalogue_url, coordination_url=redis_url, **options) as instance:
+        await instance.favour()
+        database = await instance.put_schema(CLASSES)
         for name, amount in CREDITS.items():
-            await started.create(database, "credits", name, customer=name, amount=amount)
+            await instance.create(database, "credits", name, customer=name, amount=amount)
         api = DataApi(
-            started.mediator.data,
+            instance.mediator.data,
             DataOptions(cursor_key=b"key"),
             lambda _: None,
-            DataServices(flows=started.mediator.flows),
+            DataServices(flows=instance.mediator.flows),
         )
         base = f"http://localhost/v1/{database}/"
         transport = httpx.ASGITransport(app=api)
         async with httpx.AsyncClient(transport=transport, base_url=base) as client:
-            yield Shop(started, database, api, client)
+            yield Shop(instance, database, api, client)

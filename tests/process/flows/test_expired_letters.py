@@ -14,11 +14,11 @@ from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS
 
 FAILING = ("nobody", "no one")
-"""Customers without a credit, so an order of theirs has none to be written."""
+"""Customers without a credit, so their orders have none to write."""
 
 
 async def make_old(shop: Shop, flow: str, tickets: Sequence[str]) -> None:
-    """Let messages have arrived a day earlier."""
+    """Make messages a day older."""
     database = shop.service.mediator.data.model.databases[shop.database].id
     name = key_of(FlowKey(database, flow), "since")
     for ticket in tickets:
@@ -34,8 +34,8 @@ async def test_letters_that_have_expired_are_left_unless_they_are_requested(shop
     tickets = await shop.tickets(flow, orders(FAILING, unique("e")))
     await shop.ended(flow, tickets)
     await make_old(shop, flow, tickets[:1])
-    listed = (await shop.client.get(f"message-flows/{flow}/dead-letters")).json()["items"]
-    assert {each["ticket"]: each["age_s"] >= RETENTION_S for each in listed} == {
+    letters = (await shop.client.get(f"message-flows/{flow}/dead-letters")).json()["items"]
+    assert {letter["ticket"]: letter["age_s"] >= RETENTION_S for letter in letters} == {
         tickets[0]: True,
         tickets[1]: False,
     }
@@ -55,7 +55,7 @@ async def test_letters_that_have_expired_are_left_unless_they_are_requested(shop
     assert (await replay(shop, flow, "?expired=perhaps")).status_code == 400
 
 
-async def test_a_message_that_is_done_leaves_no_time(shop: Shop) -> None:
+async def test_a_message_that_is_done_leaves_no_arrival_time(shop: Shop) -> None:
     flow, customer = await shop.create(), unique("late")
     tickets = await shop.tickets(flow, orders([customer], unique("e")))
     await shop.ended(flow, tickets)
@@ -67,7 +67,7 @@ async def test_a_message_that_is_done_leaves_no_time(shop: Shop) -> None:
     assert not await shop.coordination.redis.exists(key_of(FlowKey(database, flow), "since"))
 
 
-async def test_what_a_flow_without_writes_has_done_does_not_expire(shop: Shop) -> None:
+async def test_letters_of_a_flow_without_writes_do_not_expire(shop: Shop) -> None:
     join = ORDERS[3]
     fails = {"op": "translate", "value": {"credit": {"$": "/credit/amount"}}}
     flow = await shop.create([*ORDERS[:3], join, fails])

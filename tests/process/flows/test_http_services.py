@@ -1,4 +1,4 @@
-"""Flows that invoke a real HTTP service, which may hang, fail, flood or send elsewhere."""
+"""Flows that invoke a real HTTP service, which can hang, fail, flood or redirect."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ async def test_no_content_is_null(client: HttpServices, remote: HttpService) -> 
 
 
 @pytest.mark.parametrize("path", ["hang", "broken", "trickle", "status/500", "status/503"])
-async def test_what_may_answer_later_is_transient(
+async def test_failures_that_can_pass_are_transient(
     client: HttpServices, remote: HttpService, path: str
 ) -> None:
     client.total_s = HANGING_S
-    read = await error_of(client, f"{remote.url}/{path}")
-    written = await error_of(client, f"{remote.url}/{path}", "POST")
-    assert isinstance(read, Unavailable)
-    assert not isinstance(read, OutcomeUnknown)
-    assert isinstance(written, OutcomeUnknown)
+    read_error = await error_of(client, f"{remote.url}/{path}")
+    write_error = await error_of(client, f"{remote.url}/{path}", "POST")
+    assert isinstance(read_error, Unavailable)
+    assert not isinstance(read_error, OutcomeUnknown)
+    assert isinstance(write_error, OutcomeUnknown)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_what_may_answer_later_is_transient(
         *(f"fixed/{name}" for name in ("text", "garbage", "bomb")),
     ],
 )
-async def test_what_will_not_answer_otherwise_is_permanent(
+async def test_failures_that_cannot_pass_are_permanent(
     client: HttpServices, remote: HttpService, path: str
 ) -> None:
     assert isinstance(await error_of(client, f"{remote.url}/{path}"), Invalid)
@@ -91,27 +91,27 @@ async def test_a_flood_is_not_read(client: HttpServices, remote: HttpService) ->
 
 
 async def test_a_service_that_is_gone_was_not_reached(client: HttpServices) -> None:
-    async with http_service() as gone:
-        url = gone.url
+    async with http_service() as service:
+        url = service.url
     error = await error_of(client, url, "POST")
     assert isinstance(error, Unavailable)
     assert not isinstance(error, OutcomeUnknown)
 
 
 async def test_a_connection_goes_to_the_address_that_was_checked(remote: HttpService) -> None:
-    """A name that stands for another address at every look-up (DNS rebinding)."""
-    asked: list[str] = []
+    """A name that resolves to another address at every look-up (DNS rebinding)."""
+    resolved_hosts: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
-        asked.append(host)
-        return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
+        resolved_hosts.append(host)
+        return ["127.0.0.1"] if len(resolved_hosts) == 1 else ["169.254.169.254"]
 
     name = f"rebinding.test:{remote.port}"
     services = HttpServices(HttpHosts.of([name], private=True, resolve=resolve), TOTAL_S)
     assert await send(services, f"http://{name}/customers/A") == {"customer": "A", "amount": 1}
     assert remote.received[0].headers["host"] == name
     assert isinstance(await error_of(services, f"http://{name}/customers/A"), Invalid)
-    assert (len(asked), len(remote.received)) == (2, 1)
+    assert (len(resolved_hosts), len(remote.received)) == (2, 1)
     await services.close()
 
 
@@ -155,11 +155,13 @@ async def test_a_get_is_sent_once_for_a_partition_and_a_post_for_each_message(
     assert [state["result"]["found"]["customer"] for state in states] == list("ABACBC")
     answers = [state["result"]["answer"]["received"]["of"] for state in states]
     assert answers == [f"m{i}" for i in range(1, 7)]
-    assert [each.target for each in remote.to("/customers")] == [f"/customers/{n}" for n in "ABC"]
-    posted = remote.to("/fail")
-    assert len({each.key for each in posted}) == len(posted) == 6
+    assert [request.target for request in remote.to("/customers")] == [
+        f"/customers/{n}" for n in "ABC"
+    ]
+    posts = remote.to("/fail")
+    assert len({request.key for request in posts}) == len(posts) == 6
     if ordered:
-        assert [each.body["of"] for each in posted] == answers
+        assert [request.body["of"] for request in posts] == answers
     report = await shop.report(flow)
     assert (report["counts"]["lookups"], report["counts"]["lookups_saved"]) == (3, 3)
     assert "repeated_requests" not in report["counts"]
@@ -174,10 +176,10 @@ async def test_a_request_whose_outcome_is_unknown_is_repeated_under_its_key(
     flow = await shop.create(plan, ordered=ordered)
     (state,) = await shop.ended(flow, await shop.tickets(flow, messages("A")))
     assert state["state"] == "done"
-    # What was answered is not sent again with what was not.
+    # An answered request is not sent again with an unanswered one.
     assert len(remote.to("/fail/0")) == 1
-    repeated = remote.to("/fail/2")
-    assert (len(repeated), len({each.key for each in repeated})) == (3, 1)
+    attempts = remote.to("/fail/2")
+    assert (len(attempts), len({request.key for request in attempts})) == (3, 1)
     assert (await shop.report(flow))["counts"]["repeated_requests"] == 2
 
 
@@ -185,7 +187,7 @@ async def test_a_request_whose_outcome_is_unknown_is_repeated_under_its_key(
 async def test_a_message_whose_request_fails_does_not_fail_others(
     shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
-    """All of them are of one batch."""
+    """All of them are in one batch."""
     plan = [RECEIVE, post(f"{remote.url}/status/{{name}}")]
     flow = await shop.create(plan, ordered=ordered)
     tickets = await shop.tickets(flow, messages(["200", "404", "500", "302", "200"]))
@@ -198,7 +200,7 @@ async def test_a_message_whose_request_fails_does_not_fail_others(
 async def test_a_request_that_takes_longer_than_a_lease_ends(
     shop: Shop, services: HttpServices, remote: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lease of who sends in order is renewed meanwhile, so nobody else sends the same."""
+    """The lease of the ordered sender is renewed meanwhile, so nobody else sends the same."""
     # Five requests and their pauses take longer. A busy machine loses a lease that is shorter, or
     # renewed less often.
     monkeypatch.setattr(shop.coordination.message_queue, "bounds", QueueBounds(lease_s=8.0))
@@ -215,9 +217,11 @@ async def test_an_operator_behind_a_write_is_executed_for_each_message(shop: Sho
     write = {"class": "orders", "id": {"$": "/number"}, "body": {"customer": {"$": "/name"}}}
     assign = {"op": "assign", "to": "written", "value": {"$": "/number"}}
     flow = await shop.create([RECEIVE, {"op": "invoke", "write": write}, assign])
-    sent = [{**each, "number": unique("n")} for each in messages("AA")]
+    sent = [{**message, "number": unique("n")} for message in messages("AA")]
     states = await shop.ended(flow, await shop.tickets(flow, sent))
-    assert [state["result"]["written"] for state in states] == [each["number"] for each in sent]
+    assert [state["result"]["written"] for state in states] == [
+        message["number"] for message in sent
+    ]
 
 
 async def test_a_host_that_settings_do_not_list_is_refused(shop: Shop) -> None:

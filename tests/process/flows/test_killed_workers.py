@@ -38,21 +38,21 @@ UNORDERED = ("before end_batch", "after end_batch")
 
 
 @dataclass
-class Killed:
+class KilledWorkers:
     redis: Redis
     url: str
 
     async def run(self, key: FlowKey, point: str, after: int) -> None:
-        """Run a worker until it is killed; the other one need not wait for the end of its lease."""
-        ended = await exit_code_of(crash, self.url, key, point, after)
-        assert ended == -signal.SIGKILL
+        """Run a worker until it is killed, and end its lease for the next one."""
+        exit_code = await exit_code_of(crash, self.url, key, point, after)
+        assert exit_code == -signal.SIGKILL
         await end_leases(self.redis, key)
 
 
 @pytest.fixture
-async def killed(redis_config: SystemConfig) -> AsyncIterator[Killed]:
+async def killed(redis_config: SystemConfig) -> AsyncIterator[KilledWorkers]:
     async with Redis.from_url(redis_config.url) as redis:
-        yield Killed(redis, redis_config.url)
+        yield KilledWorkers(redis, redis_config.url)
 
 
 @pytest.mark.parametrize("after", [0, 1])
@@ -63,7 +63,7 @@ async def killed(redis_config: SystemConfig) -> AsyncIterator[Killed]:
     + [(point, False) for point in UNORDERED],
 )
 async def test_another_worker_goes_on(
-    killed: Killed, point: str, ordered: bool, after: int
+    killed: KilledWorkers, point: str, ordered: bool, after: int
 ) -> None:
     queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
     await queue.put_flow(key, {"ordered": ordered}, 10.0, 1)
@@ -87,7 +87,7 @@ async def test_another_worker_goes_on(
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
-    killed: Killed, ordered: bool
+    killed: KilledWorkers, ordered: bool
 ) -> None:
     queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
     async with http_service() as remote:
@@ -109,15 +109,15 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
         task = asyncio.create_task(worker.run())
         try:
             await eventually(lambda: _all_done(queue, key, sent))
-            # The end of the batch is recorded at once, and in order that of each message.
+            # In order, each message is recorded on its own; otherwise the batch is, at once.
             repeated = ["m2"] if ordered else ["m1", "m2"]
-            targets = [each.target.rpartition("/")[2] for each in remote.received]
+            targets = [request.target.rpartition("/")[2] for request in remote.received]
             assert sorted(targets) == sorted(["m1", "m2", "m3", *repeated])
-            assert len({each.key for each in remote.received}) == 3
+            assert len({request.key for request in remote.received}) == 3
             for name in repeated:
-                assert len({each.key for each in remote.to(f"/fail/0/{name}")}) == 1
+                assert len({request.key for request in remote.to(f"/fail/0/{name}")}) == 1
             counts = (await queue.report(key))["counts"]
-            # Of a batch that was begun nobody knows how far it went.
+            # Nobody knows how far a started batch went.
             assert counts["repeated_requests"] == (1 if ordered else 3)
         finally:
             await end([task])
@@ -126,8 +126,8 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_a_worker_killed_between_two_parts_of_a_batch_leaves_the_rest_of_it(
-    killed: Killed, ordered: bool
+async def test_a_worker_killed_between_two_chunks_of_a_batch_leaves_the_remaining_ones(
+    killed: KilledWorkers, ordered: bool
 ) -> None:
     """Six results of 900 KB: the first five are some MiB already, and recorded by one call."""
     queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
@@ -148,8 +148,8 @@ async def test_a_worker_killed_between_two_parts_of_a_batch_leaves_the_rest_of_i
         assert await invoker.effects() == [body["number"] for body in bodies]
         counts = (await queue.report(key))["counts"]
         assert (counts["done"], counts["batches"], counts["messages"]) == (6, 1, 1)
-        assert [each.ticket for each in await _all_results(queue, key)] == [
-            each.ticket for each in sent
+        assert [message.ticket for message in await _all_results(queue, key)] == [
+            message.ticket for message in sent
         ]
     finally:
         await end([task])
@@ -157,14 +157,14 @@ async def test_a_worker_killed_between_two_parts_of_a_batch_leaves_the_rest_of_i
 
 
 async def test_a_message_that_no_worker_survives_becomes_a_dead_letter_and_the_order_goes_on(
-    killed: Killed,
+    killed: KilledWorkers,
 ) -> None:
     queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
     await queue.put_flow(key, {"ordered": True}, 10.0, 1)
     bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
     sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
     await queue.enqueue(key, sent, None)
-    # The first one passes the second message.
+    # The first worker passes the first message.
     for after in (1, *[0] * (MAX_ATTEMPTS - 1)):
         await killed.run(key, "before write", after)
     invoker = RecordingInvoker(killed.redis, key.flow)
@@ -183,12 +183,12 @@ async def test_a_message_that_no_worker_survives_becomes_a_dead_letter_and_the_o
 
 
 async def _all_results(queue: RedisMessageQueue, key: FlowKey) -> list[EndedMessage]:
-    found: list[EndedMessage] = []
+    results: list[EndedMessage] = []
     after = None
     while (page := await queue.results(key, after, 10)).items:
-        found += page.items
+        results += page.items
         after = page.position
-    return found
+    return results
 
 
 async def _have_ended(queue: RedisMessageQueue, key: FlowKey, sent: Sequence[NewMessage]) -> bool:

@@ -14,7 +14,7 @@ from tests.process.flows.shop import Shop
 
 DOUBLE = {"op": "assign", "to": "name", "value": [{"$": "/name"}, {"$": "/name"}]}
 DOUBLINGS = 25
-"""Enough for more than a message may have, and not for more than a process may have."""
+"""Enough to exceed the limit of a message, and not the memory of a process."""
 
 EXPLODE = {
     "op": "switch",
@@ -42,7 +42,7 @@ def nested(levels: int) -> Any:
     return orjson.loads(b"[" * levels + b"]" * levels)
 
 
-async def test_a_message_that_is_too_deep_is_refused_at_its_place(shop: Shop) -> None:
+async def test_a_message_that_is_too_deep_is_refused_with_its_location(shop: Shop) -> None:
     receive = {"op": "receive", "attributes": {"deep": "json"}}
     flow = await shop.create([receive, {"op": "assign", "to": "is", "value": 1}], ordered=True)
     path = f"message-flows/{flow}/messages"
@@ -52,14 +52,14 @@ async def test_a_message_that_is_too_deep_is_refused_at_its_place(shop: Shop) ->
         headers = {"content-type": "application/json"}
         answer = await shop.client.post(path, content=body, headers=headers)
         assert answer.status_code == 400, answer.text
-        assert [each["pointer"] for each in answer.json()["errors"]] == ["/messages/1/deep"]
+        assert [error["pointer"] for error in answer.json()["errors"]] == ["/messages/1/deep"]
     (state,) = await shop.ended(flow, await shop.tickets(flow, [{"deep": nested(MAX_DEPTH)}]))
     assert state["result"]["deep"] == nested(MAX_DEPTH)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("invoke", [get, post])
-async def test_a_response_that_is_too_deep_fails_its_message_and_is_not_asked_for_again(
+async def test_a_response_that_is_too_deep_fails_its_message_and_is_not_requested_again(
     shop: Shop, remote: HttpService, ordered: bool, invoke: Any
 ) -> None:
     flow = await shop.create([RECEIVE, invoke(f"{remote.url}/nested/{{name}}")], ordered=ordered)
@@ -68,11 +68,11 @@ async def test_a_response_that_is_too_deep_fails_its_message_and_is_not_asked_fo
     assert [state["state"] for state in states] == ["done", "failed", "failed", "failed", "done"]
     assert len(remote.received) == len(levels)
     letters = (await shop.client.get(f"message-flows/{flow}/dead-letters")).json()["items"]
-    assert [each["message"]["name"] for each in letters] == ["65", "255", "1000"]
+    assert [letter["message"]["name"] for letter in letters] == ["65", "255", "1000"]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_a_response_that_gets_no_name_may_be_as_deep_as_it_is(
+async def test_a_response_without_a_name_can_have_any_depth(
     shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
     write = {**post(f"{remote.url}/nested/1000")}

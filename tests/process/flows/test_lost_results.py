@@ -1,4 +1,4 @@
-"""A coordination Redis that has lost its last results of a flow gives their numbers again."""
+"""A coordination Redis that has lost its last results of a flow gives out their numbers again."""
 
 from __future__ import annotations
 
@@ -19,67 +19,67 @@ from tests.process.redis_keys import go_back, keys_under
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_config.url) as opened:
-        yield opened
+    async with Redis.from_url(redis_config.url) as client:
+        yield client
 
 
-async def behind(
+async def results_after(
     queue: RedisMessageQueue, key: FlowKey, after: ResultPosition | None
 ) -> EndedMessages:
     return await queue.results(key, after, 100)
 
 
-def tickets_of(found: EndedMessages) -> list[str]:
-    return [each.ticket for each in found.items]
+def tickets_of(page: EndedMessages) -> list[str]:
+    return [message.ticket for message in page.items]
 
 
 async def test_the_same_results_are_followed_and_others_are_not(
     queue: RedisMessageQueue, key: FlowKey, redis: Redis
 ) -> None:
-    sent, others = messages("AAAA"), messages("AA")
-    names = [each.ticket for each in sent]
+    sent, other_messages = messages("AAAA"), messages("AA")
+    tickets = [message.ticket for message in sent]
     await end_all(queue, key, sent[:2])
-    kept = await keys_under(redis, key_of(key, ""))
+    state = await keys_under(redis, key_of(key, ""))
     await end_all(queue, key, sent[2:])
-    found = await behind(queue, key, None)
-    seen = [each.position for each in found.items]
-    assert (tickets_of(found), found.position) == (names, seen[-1])
+    page = await results_after(queue, key, None)
+    positions = [message.position for message in page.items]
+    assert (tickets_of(page), page.position) == (tickets, positions[-1])
 
-    await go_back(redis, key_of(key, ""), kept)
-    assert await behind(queue, key, seen[1]) == EndedMessages(seen[1], [])
-    for lost in seen[2:]:
+    await go_back(redis, key_of(key, ""), state)
+    assert await results_after(queue, key, positions[1]) == EndedMessages(positions[1], [])
+    for position in positions[2:]:
         with pytest.raises(PositionGone):
-            await behind(queue, key, lost)
+            await results_after(queue, key, position)
 
     await end_all(queue, key, sent[2:])
-    for at, position in enumerate(seen, 1):
-        again = await behind(queue, key, position)
-        assert (tickets_of(again), again.position) == (names[at:], seen[-1])
+    for count, position in enumerate(positions, 1):
+        next_page = await results_after(queue, key, position)
+        assert (tickets_of(next_page), next_page.position) == (tickets[count:], positions[-1])
 
-    # The last one alone is as it was: what follows the others has not been seen.
-    await go_back(redis, key_of(key, ""), kept)
-    await end_all(queue, key, [others[0], sent[3], others[1]])
-    new = [others[0].ticket, names[3], others[1].ticket]
-    assert tickets_of(await behind(queue, key, seen[1])) == new
-    for lost in seen[2:]:
+    # Only the last one is as it was: the reader has not seen what follows the others.
+    await go_back(redis, key_of(key, ""), state)
+    await end_all(queue, key, [other_messages[0], sent[3], other_messages[1]])
+    new = [other_messages[0].ticket, tickets[3], other_messages[1].ticket]
+    assert tickets_of(await results_after(queue, key, positions[1])) == new
+    for position in positions[2:]:
         with pytest.raises(PositionGone, match="lost"):
-            await behind(queue, key, lost)
-    # A plain number does not say what was seen.
-    assert tickets_of(await behind(queue, key, ResultPosition(4))) == new[2:]
+            await results_after(queue, key, position)
+    # A plain number does not identify the result.
+    assert tickets_of(await results_after(queue, key, ResultPosition(4))) == new[2:]
 
-    await go_back(redis, key_of(key, ""), kept)
+    await go_back(redis, key_of(key, ""), state)
     await end_all(queue, key, sent[2:], End.FAILED)
     with pytest.raises(PositionGone, match="lost"):
-        await behind(queue, key, seen[3])
+        await results_after(queue, key, positions[3])
 
 
-async def test_what_is_kept_no_longer_is_passed(
+async def test_results_that_have_expired_are_skipped(
     queue: RedisMessageQueue, key: FlowKey, redis: Redis
 ) -> None:
     sent = messages("AAA")
     await end_all(queue, key, sent)
-    everything = await behind(queue, key, None)
-    # As time does.
-    await redis.delete(*(key_of(key, f"result:{each.ticket}") for each in sent[1:]))
-    found = await behind(queue, key, everything.items[0].position)
-    assert found == EndedMessages(everything.position, [])
+    all_results = await results_after(queue, key, None)
+    # As expiry does.
+    await redis.delete(*(key_of(key, f"result:{message.ticket}") for message in sent[1:]))
+    page = await results_after(queue, key, all_results.items[0].position)
+    assert page == EndedMessages(all_results.position, [])

@@ -34,27 +34,27 @@ async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(sho
     assert (report["queued"], report["held"], report["partitions"]) == (0, 0, 0)
 
     def observed() -> Counter[str]:
-        events = [each for each in shop.service.observed if isinstance(each, FlowCounted)]
-        assert {each.database for each in events} <= {shop.database}
-        found: Counter[str] = Counter()
-        for each in events:
-            found.update(each.counts if each.flow == flow else {})
-        return +found
+        events = [event for event in shop.service.observed if isinstance(event, FlowCounted)]
+        assert {event.database for event in events} <= {shop.database}
+        total: Counter[str] = Counter()
+        for event in events:
+            total.update(event.counts if event.flow == flow else {})
+        return +total
 
-    async def all_observed() -> bool:  # which is after the flow has recorded it
+    async def all_observed() -> bool:  # only after the flow has recorded it
         return observed() >= +Counter(counts)
 
     await eventually(all_observed)
     assert observed() == +Counter(counts)
     for number, name in enumerate(CUSTOMERS, 1):
-        written = await shop.client.get(f"orders/m{number}")
-        assert written.json() == {"id": f"m{number}", "customer": name, "credit": CREDITS[name]}
+        order = await shop.client.get(f"orders/m{number}")
+        assert order.json() == {"id": f"m{number}", "customer": name, "credit": CREDITS[name]}
 
 
 async def test_a_flow_is_listed_shown_and_dropped(shop: Shop) -> None:
     flow = await shop.create(name="orders", objective="work")
-    listed = (await shop.client.get("message-flows")).json()["items"]
-    assert [each for each in listed if each["id"] == flow] == [
+    items = (await shop.client.get("message-flows")).json()["items"]
+    assert [item for item in items if item["id"] == flow] == [
         {"id": flow, "name": "orders", "latency_s": 10, "ordered": False, "objective": "work"}
     ]
     assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
@@ -86,10 +86,12 @@ async def test_a_flow_that_is_found_while_it_is_created_has_one_worker(
 
 
 def workers() -> set[asyncio.Task[Any]]:
-    """The tasks of all workers of flows in this process."""
+    """Return the tasks of all flow workers in this process."""
     coroutines = {task: task.get_coro() for task in asyncio.all_tasks()}
     run = FlowWorker.run.__code__
-    return {task for task, each in coroutines.items() if getattr(each, "cr_code", None) is run}
+    return {
+        task for task, coroutine in coroutines.items() if getattr(coroutine, "cr_code", None) is run
+    }
 
 
 async def test_a_message_without_an_attribute_is_refused_with_all_others(shop: Shop) -> None:
@@ -113,17 +115,17 @@ async def test_a_retry_under_its_key_queues_nothing_twice(shop: Shop) -> None:
     flow, key = await shop.create(), unique("key")
     headers = {"Idempotency-Key": key}
     first = await shop.send(flow, orders(prefix=key), **headers)
-    again = await shop.send(flow, orders(prefix=key), **headers)
+    retry = await shop.send(flow, orders(prefix=key), **headers)
     other = await shop.send(flow, orders(), **headers)
-    assert first.json() == again.json()
-    assert again.headers["idempotency-replayed"] == "true"
+    assert first.json() == retry.json()
+    assert retry.headers["idempotency-replayed"] == "true"
     assert (other.status_code, other.json()["type"]) == (422, "/problems/idempotency-key-reused")
     await shop.ended(flow, first.json()["tickets"])
     assert (await shop.report(flow))["counts"]["messages"] == 6
 
 
 async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop: Shop) -> None:
-    """A message that fails counts down for those behind it; replayed, it is as any other."""
+    """A message that fails releases those behind it; replayed, it is like any other."""
     flow, prefix = await shop.create(ordered=True), unique("n")
     # An unknown customer: the message has no credit to be written.
     messages = orders(["A", "nobody", "A"], prefix)
@@ -132,7 +134,7 @@ async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop
     assert (done["state"], failed["state"], last["state"]) == ("done", "failed", "done")
     assert failed["error"]["errors"][0]["pointer"] == "/credit/amount"
     page = (await shop.client.get(f"message-flows/{flow}/dead-letters")).json()
-    assert [(each["ticket"], each["message"]) for each in page["items"]] == [
+    assert [(letter["ticket"], letter["message"]) for letter in page["items"]] == [
         (tickets[1], messages[1])
     ]
     await shop.service.create(shop.database, "credits", "nobody", customer="nobody", amount=1)
@@ -159,14 +161,14 @@ async def test_a_full_queue_refuses_messages_until_some_have_ended(
 ) -> None:
     monkeypatch.setattr(shop.coordination.message_queue, "bounds", QueueBounds(messages=5))
     flow = await shop.create()
-    refused = await shop.send(flow, orders())
-    assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-requests")
-    assert refused.headers["retry-after"] == "1"
+    answer = await shop.send(flow, orders())
+    assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many-requests")
+    assert answer.headers["retry-after"] == "1"
     await shop.ended(flow, await shop.tickets(flow, orders()[:5]))
     await shop.ended(flow, await shop.tickets(flow, orders()[:5]))
 
 
-async def test_the_waiting_time_explains_itself(shop: Shop) -> None:
+async def test_the_waiting_time_is_explained(shop: Shop) -> None:
     flow, measured = await shop.create(objective="work"), {}
 
     async def is_computed() -> bool:
@@ -184,23 +186,25 @@ async def test_the_waiting_time_explains_itself(shop: Shop) -> None:
 async def test_messages_are_queued_by_the_lookup_that_costs_most_when_it_is_not_shared(
     shop: Shop,
 ) -> None:
-    """The first lookup of the plan finds another object for each message, the second for few."""
+    """The first lookup of the plan finds another object for each message, the second few ones."""
     filter_ = {"eq": ["customer", {"$": "/number"}]}
-    own = {"op": "invoke", "query": {"class": "credits", "filter": filter_}, "to": "own"}
-    flow = await shop.create([*ORDERS[:2], own, *ORDERS[2:]], ordered=True)
+    own_lookup = {"op": "invoke", "query": {"class": "credits", "filter": filter_}, "to": "own"}
+    flow = await shop.create([*ORDERS[:2], own_lookup, *ORDERS[2:]], ordered=True)
     assert (await shop.report(flow))["partitioned_by"] == [{"attribute": "number", "by": "value"}]
     prefix = unique("v")
-    some = orders("ABC" * 70, prefix)
-    tickets = await shop.tickets(flow, some[:120])
+    messages = orders("ABC" * 70, prefix)
+    tickets = await shop.tickets(flow, messages[:120])
 
     async def is_chosen() -> bool:
-        chosen = (await shop.report(flow))["partitioned_by"]
-        return bool(chosen == [{"attribute": "name", "by": "value"}])
+        partitioned_by = (await shop.report(flow))["partitioned_by"]
+        return bool(partitioned_by == [{"attribute": "name", "by": "value"}])
 
     await eventually(is_chosen)
-    tickets += await shop.tickets(flow, some[120:])
+    tickets += await shop.tickets(flow, messages[120:])
     states = await shop.ended(flow, tickets)
-    assert [state["result"]["number"] for state in states] == [each["number"] for each in some]
+    assert [state["result"]["number"] for state in states] == [
+        message["number"] for message in messages
+    ]
     report = await shop.report(flow)
     assert report["counts"]["lookups_saved"] > 0
     levels = report["measured"]["levels"]

@@ -14,22 +14,22 @@ from mediator.coordination.message_queue import LARGEST_BATCH, QueueBounds, Redi
 from mediator.flows.queue import Batch, End, FlowKey, NoBatch
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.flows.batches import OTHER, TOKEN, ended, messages, taken
+from tests.process.flows.batches import OTHER, TOKEN, end_rows, messages, take_batch
 from tests.process.flows.keys import key_of
 
 CUSTOMERS = "ABACBC"
-"""Of the messages m1 to m6 of the paper's figures."""
+"""Of the messages m1 to m6 in the paper's figures."""
 
 
 def counters_of(values: Sequence[str]) -> list[int]:
-    """The paper's counters: how many queued messages stand behind the place of a new one."""
+    """Return the paper's counters: the queued messages behind the position of each new one."""
     partitions: dict[str, int] = {}
     counters = []
     for value in values:
         behind = (
             list(partitions)[list(partitions).index(value) + 1 :] if value in partitions else []
         )
-        counters.append(sum(partitions[each] for each in behind))
+        counters.append(sum(partitions[name] for name in behind))
         partitions[value] = partitions.get(value, 0) + 1
     return counters
 
@@ -40,12 +40,12 @@ async def seconds_of(redis: Redis) -> float:
 
 
 async def put_due(redis: Redis, key: FlowKey, in_s: float) -> None:
-    """Let the next partition be due in so many seconds."""
+    """Let the next partition be due in some seconds."""
     await redis.set(key_of(key, "due"), round((await seconds_of(redis) + in_s) * 1e6))
 
 
 async def end_soon(redis_config: SystemConfig, key: FlowKey, lease: str) -> None:
-    """Let a lease last for a moment only, from when the worker has done what it does under it."""
+    """Let a lease end in a moment, once the worker has done its work under it."""
     async with Redis.from_url(redis_config.url) as redis:
         assert await redis.pexpire(key_of(key, lease), 50)
 
@@ -55,7 +55,7 @@ async def test_messages_of_one_value_are_one_batch_and_the_oldest_batch_is_next(
 ) -> None:
     """Oracle E1: m1 m3, m2 m5, m4 m6."""
     assert await queue.enqueue(key, messages(CUSTOMERS), None) is None
-    batches = [await taken(queue, key) for _ in range(3)]
+    batches = [await take_batch(queue, key) for _ in range(3)]
     positions = [[message.position for message in batch.messages] for batch in batches]
     assert positions == [[1, 3], [2, 5], [4, 6]]
     assert [batch.partitions for batch in batches] == [3, 2, 1]
@@ -85,18 +85,20 @@ async def test_messages_end_in_order_exactly_when_the_counters_of_the_paper_let_
             counters[arrived] = sum(len(queued[name]) for name in behind)
             queued.setdefault(value, []).append(arrived)
             continue
-        batch = await taken(queue, key)
+        batch = await take_batch(queue, key)
         end = chance.choice([End.DONE, End.FAILED])
-        assert await queue.end_batch(key, batch.number, TOKEN, ended(batch, end), {}, ordered=True)
+        assert await queue.end_batch(
+            key, batch.number, TOKEN, end_rows(batch, end), {}, ordered=True
+        )
         for position in queued.pop(next(iter(queued))):
-            for later in [each for each in held if each > position]:
+            for later in [p for p in held if p > position]:
                 counters[later] -= 1
             held.add(position)
-        sent += (due := sorted(each for each in held if not counters[each]))
+        sent += (due := sorted(p for p in held if not counters[p]))
         held -= set(due)
-        for each in await queue.next_held(key, TOKEN, 100):
-            assert await queue.release(key, TOKEN, each, {})
-            released.append(each.message.position)
+        for message in await queue.next_held(key, TOKEN, 100):
+            assert await queue.release(key, TOKEN, message, {})
+            released.append(message.message.position)
         assert released == sent
     assert released == list(range(1, 60))
 
@@ -105,16 +107,16 @@ async def test_a_batch_whose_lease_has_ended_is_given_to_another_worker(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
     await queue.enqueue(key, messages("AAB"), None)
-    first, second = await taken(queue, key), await taken(queue, key)
+    first, second = await take_batch(queue, key), await take_batch(queue, key)
     await end_soon(redis_config, key, f"lease:{first.number}")
 
     async def is_taken_over() -> bool:
-        found = await queue.take(key, OTHER, 0)
-        return isinstance(found, Batch) and found.number == first.number and found.attempt == 2
+        reply = await queue.take(key, OTHER, 0)
+        return isinstance(reply, Batch) and reply.number == first.number and reply.attempt == 2
 
     await eventually(is_taken_over)
     assert not await queue.renew(key, first.number, TOKEN)
-    assert not await queue.end_batch(key, first.number, TOKEN, ended(first), {}, ordered=False)
+    assert not await queue.end_batch(key, first.number, TOKEN, end_rows(first), {}, ordered=False)
     states = [await queue.ticket(key, message.ticket) for message in first.messages]
     assert [state.state for state in states if state] == ["queued", "queued"]
     assert second.number != first.number
@@ -126,28 +128,28 @@ async def test_the_next_batch_is_given_out_once_in_a_waiting_time_to_all_workers
     await queue.enqueue(key, messages("ABC"), None)
     assert isinstance(await queue.take(key, TOKEN, 60), Batch)
     for token in (TOKEN, OTHER):
-        found = await queue.take(key, token, 60)
-        assert isinstance(found, NoBatch)
-        assert found.due_in_s is not None
-        assert 0 < found.due_in_s <= 60
+        reply = await queue.take(key, token, 60)
+        assert isinstance(reply, NoBatch)
+        assert reply.due_in_s is not None
+        assert 0 < reply.due_in_s <= 60
 
 
 @pytest.mark.parametrize("name", ["lease:2", "lease:out"])
 async def test_a_clock_of_redis_that_is_set_back_stops_no_flow(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig, name: str
 ) -> None:
-    """What expires at a time lasts an hour longer then: here it is set to."""
+    """Leases then last an hour longer: here they are set to."""
     await queue.enqueue(key, messages("ABC"), None)
-    batch = await taken(queue, key)
-    await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
+    batch = await take_batch(queue, key)
+    await queue.end_batch(key, batch.number, TOKEN, end_rows(batch), {}, ordered=True)
     await queue.next_held(key, TOKEN, 1)
     assert isinstance(await queue.take(key, TOKEN, 10), Batch)
     async with Redis.from_url(redis_config.url) as redis:
-        at = key_of(key, name)
-        assert await redis.pexpire(at, 3_600_000)
+        lease_key = key_of(key, name)
+        assert await redis.pexpire(lease_key, 3_600_000)
         await queue.take(key, OTHER, 10)
         await queue.next_held(key, OTHER, 1)
-        assert await redis.pttl(at) <= queue.bounds.lease_ms
+        assert await redis.pttl(lease_key) <= queue.bounds.lease_ms
 
 
 async def test_a_clock_of_redis_that_is_set_back_makes_no_partition_wait_longer(
@@ -169,10 +171,10 @@ async def test_a_shorter_waiting_time_holds_at_once(queue: RedisMessageQueue, ke
     assert isinstance(due, Batch) or (due.due_in_s is not None and due.due_in_s <= 0.01)
 
 
-async def test_a_batch_whose_turn_is_late_does_not_wait(
+async def test_an_overdue_batch_does_not_wait(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
-    """The turn of each partition comes once in as many waits as there are partitions."""
+    """Each partition is due once in as many waits as there are partitions."""
     wait_s = 1.0
     async with Redis.from_url(redis_config.url) as redis:
 
@@ -186,23 +188,23 @@ async def test_a_batch_whose_turn_is_late_does_not_wait(
             assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
         await put_due(redis, key, 60)
     await queue.enqueue(key, messages("D"), None)
-    found = await queue.take(key, TOKEN, 60)
-    assert isinstance(found, NoBatch)
+    reply = await queue.take(key, TOKEN, 60)
+    assert isinstance(reply, NoBatch)
 
 
 async def test_the_wait_is_from_one_due_time_to_the_next_however_late_a_worker_is(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
-    """Else whatever a batch takes beyond the wait would be lost for all that follow."""
+    """Otherwise the time that a batch takes beyond the wait would be lost for all others."""
     wait_s = 0.5
     async with Redis.from_url(redis_config.url) as redis:
 
         async def is_late() -> bool:
-            return await seconds_of(redis) > began + 2 * wait_s
+            return await seconds_of(redis) > start_s + 2 * wait_s
 
         await queue.enqueue(key, messages("ABCDEFGH"), None)
         assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
-        began = await seconds_of(redis)
+        start_s = await seconds_of(redis)
         await eventually(is_late)
     for _ in "BC":
         assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
@@ -215,10 +217,10 @@ async def test_nothing_is_made_up_for_before_a_message_arrived(
         await put_due(redis, key, -3600)
     await queue.enqueue(key, messages("AB"), None)
     assert isinstance(await queue.take(key, TOKEN, 60), Batch)
-    found = await queue.take(key, TOKEN, 60)
-    assert isinstance(found, NoBatch)
-    assert found.due_in_s is not None
-    assert 0 < found.due_in_s <= 60
+    reply = await queue.take(key, TOKEN, 60)
+    assert isinstance(reply, NoBatch)
+    assert reply.due_in_s is not None
+    assert 0 < reply.due_in_s <= 60
 
 
 async def test_messages_are_queued_by_the_present_level_and_stay_where_they_are(
@@ -231,7 +233,7 @@ async def test_messages_are_queued_by_the_present_level_and_stay_where_they_are(
     await queue.enqueue(key, messages([*values, "c" * 32 + "a" * 32]), None)
     await queue.set_level(key, 0)
     await queue.enqueue(key, messages(values[:1]), None)
-    batches = [await taken(queue, key) for _ in range(5)]
+    batches = [await take_batch(queue, key) for _ in range(5)]
     positions = [[message.position for message in batch.messages] for batch in batches]
     assert positions == [[1, 3, 8], [2], [4, 5], [6], [7]]
     assert {batch.level for batch in batches} == {0}
@@ -254,63 +256,63 @@ async def test_ten_thousand_values_are_executed_in_order_and_leave_nothing(
     with pytest.raises(TooManyRequests):
         await queue.enqueue(key, messages("A"), None)
     for position in range(1, 101):
-        batch = await taken(queue, key)
+        batch = await take_batch(queue, key)
         assert [message.position for message in batch.messages] == [position]
         assert batch.partitions == 10_001 - position
-        assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=False)
+        assert await queue.end_batch(key, batch.number, TOKEN, end_rows(batch), {}, ordered=False)
     report = await queue.report(key)
     assert (report["queued"], report["partitions"]) == (9_900, 9_900)
     assert await queue.drop_flow(key)
     async with Redis.from_url(redis_config.url) as redis:
-        left = [name async for name in redis.scan_iter(match=f"*{key.flow}*", count=10_000)]
-        assert all([await redis.pttl(name) > 0 for name in left])
-        assert sum(name.startswith(key_of(key, "result:").encode()) for name in left) == 100
+        keys = [name async for name in redis.scan_iter(match=f"*{key.flow}*", count=10_000)]
+        assert all([await redis.pttl(name) > 0 for name in keys])
+        assert sum(name.startswith(key_of(key, "result:").encode()) for name in keys) == 100
 
 
 async def test_a_partition_is_never_larger_than_a_batch(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    most = LARGEST_BATCH
-    await queue.enqueue(key, messages("A" * (most + 1)), None)
-    assert [len((await taken(queue, key)).messages) for _ in range(2)] == [most, 1]
+    limit = LARGEST_BATCH
+    await queue.enqueue(key, messages("A" * (limit + 1)), None)
+    assert [len((await take_batch(queue, key)).messages) for _ in range(2)] == [limit, 1]
 
 
 async def test_one_worker_sends_at_a_time(queue: RedisMessageQueue, key: FlowKey) -> None:
     await queue.enqueue(key, messages("AA"), None)
-    batch = await taken(queue, key)
-    assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
+    batch = await take_batch(queue, key)
+    assert await queue.end_batch(key, batch.number, TOKEN, end_rows(batch), {}, ordered=True)
     first, second = await queue.next_held(key, TOKEN, 10)
     assert await queue.next_held(key, OTHER, 10) == []
     assert not await queue.release(key, OTHER, first, {})
     assert await queue.release(key, TOKEN, first, {})
-    # What has been released is not sent again by a worker that was paused.
+    # A worker that was paused does not send a released message again.
     assert not await queue.release(key, TOKEN, first, {})
     assert await queue.release(key, TOKEN, second, {})
-    # Nothing is left: what comes next may be sent by any worker, at once.
+    # Nothing is left: any worker can send the next message at once.
     await queue.enqueue(key, messages("A"), None)
-    batch = await taken(queue, key, OTHER)
-    assert await queue.end_batch(key, batch.number, OTHER, ended(batch), {}, ordered=True)
+    batch = await take_batch(queue, key, OTHER)
+    assert await queue.end_batch(key, batch.number, OTHER, end_rows(batch), {}, ordered=True)
     assert len(await queue.next_held(key, OTHER, 10)) == 1
 
 
-async def test_only_what_a_worker_had_begun_may_have_been_sent_before(
+async def test_only_a_message_that_a_worker_had_started_can_have_been_sent_before(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
     await queue.enqueue(key, messages("AAA"), None)
-    batch = await taken(queue, key)
-    assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
-    first, *_ = given = await queue.next_held(key, TOKEN, 10)
-    assert [each.is_repeated for each in given] == [False] * 3
+    batch = await take_batch(queue, key)
+    assert await queue.end_batch(key, batch.number, TOKEN, end_rows(batch), {}, ordered=True)
+    first, *_ = page = await queue.next_held(key, TOKEN, 10)
+    assert [held.is_repeated for held in page] == [False] * 3
     assert await queue.release(key, TOKEN, first, {"lookups": 2})
     await end_soon(redis_config, key, "lease:out")
 
     async def is_taken_over() -> bool:
-        nonlocal given
-        given = await queue.next_held(key, OTHER, 10)
-        return bool(given)
+        nonlocal page
+        page = await queue.next_held(key, OTHER, 10)
+        return bool(page)
 
     await eventually(is_taken_over)
-    assert [(each.message.position, each.is_repeated) for each in given] == [(2, True), (3, False)]
+    assert [(held.message.position, held.is_repeated) for held in page] == [(2, True), (3, False)]
     assert (await queue.report(key))["counts"]["lookups"] == 2
 
 
@@ -318,10 +320,10 @@ async def test_a_flow_that_is_dropped_leaves_nothing_but_results_behind(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
     await queue.enqueue(key, messages("ABA"), ("key", "fingerprint"))
-    await taken(queue, key)
+    await take_batch(queue, key)
     assert await queue.drop_flow(key)
-    # By a worker that had begun its batch before.
+    # By a worker that started its batch before.
     await queue.publish(key, {"rate": 1.0})
     async with Redis.from_url(redis_config.url) as redis:
-        left = [name async for name in redis.scan_iter(match=f"*{key.flow}*", count=1000)]
-        assert all([await redis.pttl(name) > 0 for name in left])
+        keys = [name async for name in redis.scan_iter(match=f"*{key.flow}*", count=1000)]
+        assert all([await redis.pttl(name) > 0 for name in keys])

@@ -1,4 +1,4 @@
-"""Pauses of flows in Redis: what is not taken, what is still queued, and when they end."""
+"""Pauses of flows in Redis: which batches are given out, what is queued, and when they end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LONG = Pause(1, 2, 3600.0)
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_config.url) as opened:
-        yield opened
+    async with Redis.from_url(redis_config.url) as client:
+        yield client
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def queue(redis: Redis) -> RedisMessageQueue:
 @pytest.fixture
 async def key(queue: RedisMessageQueue) -> AsyncIterator[FlowKey]:
     """A flow whose messages are late after a millisecond."""
-    created = FlowKey(unique(), unique())
-    assert await queue.put_flow(created, {}, 0.0, 1)
-    yield created
-    await queue.drop_flow(created)
+    flow_key = FlowKey(unique(), unique())
+    assert await queue.put_flow(flow_key, {}, 0.0, 1)
+    yield flow_key
+    await queue.drop_flow(flow_key)
 
 
 async def send(queue: RedisMessageQueue, key: FlowKey, values: str) -> None:
@@ -50,8 +50,8 @@ async def take(queue: RedisMessageQueue, key: FlowKey, wait_s: float = 0.0) -> B
 
 
 async def load(queue: RedisMessageQueue, key: FlowKey) -> FlowLoad:
-    (found,) = await queue.loads([key])
-    return found
+    (flow_load,) = await queue.loads([key])
+    return flow_load
 
 
 async def test_a_paused_flow_queues_messages_until_it_is_full_and_gives_none_out(
@@ -63,10 +63,10 @@ async def test_a_paused_flow_queues_messages_until_it_is_full_and_gives_none_out
     with pytest.raises(TooManyRequests):
         await send(queue, key, "D")
     for wait_s in (0.0, 10.0):
-        found = await queue.take(key, TOKEN, wait_s)
-        assert isinstance(found, NoBatch)
-        assert found.due_in_s is not None
-        assert 3000 < found.due_in_s <= 3600
+        reply = await queue.take(key, TOKEN, wait_s)
+        assert isinstance(reply, NoBatch)
+        assert reply.due_in_s is not None
+        assert 3000 < reply.due_in_s <= 3600
     pause = (await queue.report(key))["paused"]
     assert (pause.version, pause.rule) == (1, 2)
     assert 3000 < pause.seconds <= 3600
@@ -90,23 +90,23 @@ async def test_no_batch_of_a_worker_that_is_gone_is_given_out_in_a_pause(
     await eventually(has_ended)
     assert isinstance(await queue.take(key, OTHER, 0), NoBatch)
     await queue.resume(key)
-    again = await queue.take(key, OTHER, 0)
-    assert isinstance(again, Batch)
-    assert (again.number, again.attempt) == (batch.number, 2)
+    second = await queue.take(key, OTHER, 0)
+    assert isinstance(second, Batch)
+    assert (second.number, second.attempt) == (batch.number, 2)
 
 
-async def test_what_is_under_way_ends_in_a_pause(queue: RedisMessageQueue, key: FlowKey) -> None:
+async def test_a_batch_under_way_ends_in_a_pause(queue: RedisMessageQueue, key: FlowKey) -> None:
     await send(queue, key, "AB")
     batch = await take(queue, key)
     await queue.pause(key, LONG)
-    ended = [Ended(message, End.DONE, b"{}") for message in batch.messages]
-    assert await queue.end_batch(key, batch.number, TOKEN, ended, {}, ordered=True)
+    rows = [Ended(message, End.DONE, b"{}") for message in batch.messages]
+    assert await queue.end_batch(key, batch.number, TOKEN, rows, {}, ordered=True)
     (held,) = await queue.next_held(key, TOKEN, 10)
     assert await queue.release(key, TOKEN, held, {})
     assert (await load(queue, key)).queued == 1
 
 
-async def test_a_pause_ends_by_itself_and_a_later_one_holds(
+async def test_a_pause_ends_after_its_time_and_a_later_one_replaces_it(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
     await send(queue, key, "A")
@@ -123,7 +123,7 @@ async def test_a_pause_ends_by_itself_and_a_later_one_holds(
 async def test_the_queue_is_behind_until_it_has_caught_up(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    """By being empty, or at a partition whose turn has not come."""
+    """By being empty, or at a partition that is not due."""
     await send(queue, key, "A")
     assert not (await take(queue, key)).is_behind
     await queue.pause(key, LONG)
@@ -157,17 +157,17 @@ async def test_a_pause_makes_messages_late(
     await queue.pause(key, LONG)
     await send(queue, key, "A")
 
-    async def is_beyond_its_bound() -> bool:
+    async def is_late() -> bool:
         seconds, microseconds = await redis.time()
         return bool(seconds * 1000 + microseconds // 1000 > arrived_ms + 1)
 
     await queue.resume(key)
     batch = await take(queue, key)
     arrived_ms = batch.messages[0].arrived_ms
-    await eventually(is_beyond_its_bound)
-    ended = [Ended(message, End.FAILED, b"{}") for message in batch.messages]
-    assert await queue.end_batch(key, batch.number, TOKEN, ended, {}, ordered=False)
-    # A dead letter is queued no more.
+    await eventually(is_late)
+    rows = [Ended(message, End.FAILED, b"{}") for message in batch.messages]
+    assert await queue.end_batch(key, batch.number, TOKEN, rows, {}, ordered=False)
+    # A dead letter is no longer queued.
     assert await load(queue, key) == FlowLoad(0, 1, 1, 0.0)
     for name in [name async for name in redis.scan_iter(match=f"*{key.flow}*late:*")]:
         assert 0 < await redis.pttl(name) <= 60_000

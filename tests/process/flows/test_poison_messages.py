@@ -1,4 +1,4 @@
-"""Messages that break their worker: each fails alone, however the exception is called."""
+"""Messages that break their worker: each fails alone, whatever the exception."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS, flow
 
 
-class Breaking:
-    """Implements `Invoker`: one write raises what no caller expects, one spoils what was found."""
+class BreakingInvoker:
+    """Implements `Invoker`: one write raises an unexpected error, one spoils a query's rows."""
 
     def __init__(self) -> None:
-        self.written: list[str] = []
-        self._found: list[dict[str, Any]] = []
+        self.written_ids: list[str] = []
+        self._rows: list[dict[str, Any]] = []
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
-        self._found = [{"customer": document["filter"]["eq"][1], "amount": 1}]
-        return self._found
+        self._rows = [{"customer": document["filter"]["eq"][1], "amount": 1}]
+        return self._rows
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
-        self.written.append(id_)
+        self.written_ids.append(id_)
         if id_ == "breaks":
             raise RecursionError
         if id_ == "spoils":
-            self._found[0]["amount"] = object()
+            self._rows[0]["amount"] = object()
 
     async def send(self, request: HttpRequest) -> Any:
         raise AssertionError
@@ -52,42 +52,42 @@ async def queue(redis_config: SystemConfig) -> AsyncIterator[RedisMessageQueue]:
 
 
 async def states(
-    queue: RedisMessageQueue, invoker: Breaking, bodies: list[bytes], *, ordered: bool
+    queue: RedisMessageQueue, invoker: BreakingInvoker, bodies: list[bytes], *, ordered: bool
 ) -> list[Ticket]:
-    """Return what becomes of messages that are queued as they are."""
+    """Queue messages unchecked, and return their final states."""
     key = FlowKey(unique(), unique())
     await queue.put_flow(key, {}, 10.0, 1)
     sent = [NewMessage(unique(), "A", body) for body in bodies]
     await queue.enqueue(key, sent, None)
 
-    async def found() -> list[Ticket]:
-        tickets = [await queue.ticket(key, each.ticket) for each in sent]
-        return [each for each in tickets if each is not None]
+    async def known_tickets() -> list[Ticket]:
+        tickets = [await queue.ticket(key, message.ticket) for message in sent]
+        return [ticket for ticket in tickets if ticket is not None]
 
     async def have_ended() -> bool:
-        return all(each.state != "queued" for each in await found())
+        return all(ticket.state != "queued" for ticket in await known_tickets())
 
     orders = flow(ORDERS, ordered=ordered)
     worker = FlowWorker(key, orders, queue, invoker, unique(), SystemClock())
     task = asyncio.create_task(worker.run())
     try:
         await eventually(have_ended)
-        return await found()
+        return await known_tickets()
     finally:
         await end([task])
         await queue.drop_flow(key)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_an_exception_that_nobody_expects_fails_one_message(
+async def test_an_unexpected_exception_fails_one_message(
     queue: RedisMessageQueue, ordered: bool
 ) -> None:
-    numbers, invoker = ["m1", "breaks", "m3"], Breaking()
+    numbers, invoker = ["m1", "breaks", "m3"], BreakingInvoker()
     bodies = [orjson.dumps({"number": number, "name": "A"}) for number in numbers]
-    found = await states(queue, invoker, bodies, ordered=ordered)
-    assert [each.state for each in found] == ["done", "failed", "done"]
-    assert invoker.written == numbers
-    assert found[1].document["message"] == {"number": "breaks", "name": "A"}
+    tickets = await states(queue, invoker, bodies, ordered=ordered)
+    assert [ticket.state for ticket in tickets] == ["done", "failed", "done"]
+    assert invoker.written_ids == numbers
+    assert tickets[1].document["message"] == {"number": "breaks", "name": "A"}
 
 
 async def test_a_result_that_cannot_be_written_as_json_fails_its_message(
@@ -95,8 +95,8 @@ async def test_a_result_that_cannot_be_written_as_json_fails_its_message(
 ) -> None:
     numbers = ["m1", "spoils"]
     bodies = [orjson.dumps({"number": number, "name": "A"}) for number in numbers]
-    found = await states(queue, Breaking(), bodies, ordered=False)
-    assert [each.state for each in found] == ["done", "failed"]
+    tickets = await states(queue, BreakingInvoker(), bodies, ordered=False)
+    assert [ticket.state for ticket in tickets] == ["done", "failed"]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -104,12 +104,12 @@ async def test_a_result_that_cannot_be_written_as_json_fails_its_message(
 async def test_a_message_that_is_queued_already_and_too_deep_becomes_a_dead_letter(
     queue: RedisMessageQueue, ordered: bool, levels: int
 ) -> None:
-    """As an older version has let it in."""
+    """As from an older version."""
     plain, deep = b'{"number": "m", "name": "A"}', b"[" * levels + b"]" * levels
     bodies = [plain, b'{"number": "d", "name": "A", "deep": ' + deep + b"}", plain]
-    invoker = Breaking()
-    found = await states(queue, invoker, bodies, ordered=ordered)
-    assert [each.state for each in found] == ["done", "failed", "done"]
-    assert found[1].document["message"] == orjson.loads(bodies[1])
-    assert found[1].document["errors"][0]["pointer"] == "/deep"
-    assert invoker.written == ["m", "m"]
+    invoker = BreakingInvoker()
+    tickets = await states(queue, invoker, bodies, ordered=ordered)
+    assert [ticket.state for ticket in tickets] == ["done", "failed", "done"]
+    assert tickets[1].document["message"] == orjson.loads(bodies[1])
+    assert tickets[1].document["errors"][0]["pointer"] == "/deep"
+    assert invoker.written_ids == ["m", "m"]

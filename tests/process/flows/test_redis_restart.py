@@ -1,4 +1,4 @@
-"""Redis is killed and started again under a flow: nothing is lost, repeated, or out of order."""
+"""Redis is killed and restarted under a flow: nothing is lost, repeated, or out of order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Effects:
 
     def __init__(self, waits_at: str) -> None:
         self.written: dict[str, str] = {}
-        self.is_reached, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.is_reached, self.can_continue = asyncio.Event(), asyncio.Event()
         self._waits_at = waits_at
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ class Effects:
         self.written.setdefault(operation, id_)
         if id_ == self._waits_at:
             self.is_reached.set()
-            await self.may_go_on.wait()
+            await self.can_continue.wait()
 
     async def send(self, request: HttpRequest) -> Any:
         raise AssertionError("the plan of orders sends nothing")
@@ -65,8 +65,8 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
         queue = RedisMessageQueue(redis)
         await queue.put_flow(key, {}, 10.0, 1)
         sent = [
-            NewMessage(unique(), f"{at % 5}", orjson.dumps({"number": number, "name": "A"}))
-            for at, number in enumerate(NUMBERS)
+            NewMessage(unique(), f"{index % 5}", orjson.dumps({"number": number, "name": "A"}))
+            for index, number in enumerate(NUMBERS)
         ]
         await queue.enqueue(key, sent, None)
         orders = flow(ORDERS, ordered=ordered)
@@ -74,9 +74,9 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
         task = asyncio.create_task(worker.run())
         try:
             await effects.is_reached.wait()
-            await _killed(redis, server)
+            await _restart(redis, server)
             await end_leases(redis, key)
-            effects.may_go_on.set()
+            effects.can_continue.set()
             await eventually(lambda: _all_done(queue, key, sent))
         finally:
             await end([task])
@@ -84,9 +84,9 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
     assert (written if ordered else sorted(written)) == (NUMBERS if ordered else sorted(NUMBERS))
 
 
-async def _killed(redis: Redis, server: EmbeddedRedis) -> None:
-    facts: Any = await redis.info("server")
-    os.kill(facts["process_id"], signal.SIGKILL)
+async def _restart(redis: Redis, server: EmbeddedRedis) -> None:
+    info: Any = await redis.info("server")
+    os.kill(info["process_id"], signal.SIGKILL)
     await asyncio.to_thread(server.stop)
     await asyncio.to_thread(server.start)
 

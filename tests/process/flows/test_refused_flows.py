@@ -1,4 +1,4 @@
-"""A flow whose schema has lost what its plan needs is shown, waits, and can be removed."""
+"""A flow whose schema no longer fits its plan is shown, waits, and can be removed."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PATH = "http://localhost/v1/{}/message-flows"
 
 
 class Stall:
-    """A database with a flow of orders; what it looks up can be dropped."""
+    """A database with a flow of orders, whose classes can be dropped."""
 
     def __init__(self, shop: Shop, database: str) -> None:
         self.shop, self.database = shop, database
         self.path = PATH.format(database)
         self.flow = ""
 
-    async def call(self, method: str, below: str = "", **request: Any) -> httpx.Response:
-        return await self.shop.client.request(method, f"{self.path}{below}", **request)
+    async def call(self, method: str, subpath: str = "", **request: Any) -> httpx.Response:
+        return await self.shop.client.request(method, f"{self.path}{subpath}", **request)
 
     async def set_classes(self, *names: str) -> None:
         classes = {name: CLASSES.get(name, CLASSES["orders"]) for name in names}
@@ -49,7 +49,7 @@ class Stall:
         answer = await self.call("GET", f"/{self.flow}/messages/{ticket}")
         return str(answer.json().get("state"))
 
-    async def give_credits(self) -> None:
+    async def create_credits(self) -> None:
         for name, amount in CREDITS.items():
             await self.shop.service.create(
                 self.database, "credits", name, customer=name, amount=amount
@@ -58,57 +58,58 @@ class Stall:
 
 @pytest.fixture
 async def stall(shop: Shop) -> Stall:
-    opened = Stall(shop, await shop.service.put_schema(CLASSES))
-    answer = await opened.call("POST", json={"plan": ORDERS, "latency_s": 10, "name": "o"})
+    new_stall = Stall(shop, await shop.service.put_schema(CLASSES))
+    answer = await new_stall.call("POST", json={"plan": ORDERS, "latency_s": 10, "name": "o"})
     assert answer.status_code == 201, answer.text
-    opened.flow = answer.json()["id"]
-    return opened
+    new_stall.flow = answer.json()["id"]
+    return new_stall
 
 
 async def test_a_refused_flow_is_shown_with_the_reason_and_can_be_removed(stall: Stall) -> None:
-    await stall.give_credits()
-    # Dead letters: there is no such customer.
+    await stall.create_credits()
+    # A dead letter: the customer does not exist.
     body = {"messages": orders(["nobody"], unique("r"))}
-    sent = await stall.call("POST", f"/{stall.flow}/messages", json=body)
-    ticket = sent.json()["tickets"][0]
+    answer = await stall.call("POST", f"/{stall.flow}/messages", json=body)
+    ticket = answer.json()["tickets"][0]
 
     async def has_failed() -> bool:
         return await stall.state(ticket) == "failed"
 
     await eventually(has_failed)
     await stall.set_classes("orders")
-    [listed] = (await stall.call("GET")).json()["items"]
-    assert (listed["id"], listed["name"], listed["latency_s"]) == (stall.flow, "o", 10)
-    assert "there is no class credits" in listed["detail"]
-    shown = (await stall.call("GET", f"/{stall.flow}")).json()
-    assert shown.items() >= listed.items()
-    assert (shown["dead_letters"], "plan" in shown) == (1, False)
-    for method, below, request in (
+    [item] = (await stall.call("GET")).json()["items"]
+    assert (item["id"], item["name"], item["latency_s"]) == (stall.flow, "o", 10)
+    assert "there is no class credits" in item["detail"]
+    document = (await stall.call("GET", f"/{stall.flow}")).json()
+    assert document.items() >= item.items()
+    assert (document["dead_letters"], "plan" in document) == (1, False)
+    for method, subpath, request in (
         ("POST", "/messages", {"json": body}),
         ("GET", f"/messages/{ticket}", {}),
         ("GET", "/results", {}),
         ("GET", "/dead-letters", {}),
         ("POST", "/replay", {}),
     ):
-        answer = await stall.call(method, f"/{stall.flow}{below}", **request)
-        assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict"), below
+        answer = await stall.call(method, f"/{stall.flow}{subpath}", **request)
+        assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict"), subpath
         assert "there is no class credits" in answer.json()["detail"]
     assert (await stall.call("DELETE", f"/{stall.flow}")).status_code == 204
     assert (await stall.call("GET")).json() == {"items": []}
     redis = stall.shop.coordination.redis
-    left = [name async for name in redis.scan_iter(match=f"*{stall.flow}*", count=10_000)]
-    assert all([await redis.pttl(name) > 0 for name in left])
+    keys = [name async for name in redis.scan_iter(match=f"*{stall.flow}*", count=10_000)]
+    assert all([await redis.pttl(name) > 0 for name in keys])
 
 
 @pytest.mark.parametrize(
-    ("kept", "refused"), [("orders", "/plan/2/query/class"), ("credits", "/plan/4/write/class")]
+    ("class_name", "pointer"),
+    [("orders", "/plan/2/query/class"), ("credits", "/plan/4/write/class")],
 )
 async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
-    stall: Stall, caplog: pytest.LogCaptureFixture, kept: str, refused: str
+    stall: Stall, caplog: pytest.LogCaptureFixture, class_name: str, pointer: str
 ) -> None:
-    """Also where a worker has them that was started before: it fails none, and gives them up."""
-    if kept == "credits":
-        await stall.give_credits()
+    """Even if a worker from before has them: it fails none, and gives them up."""
+    if class_name == "credits":
+        await stall.create_credits()
     shop, flows = stall.shop, stall.shop.service.mediator.flows
     assert flows is not None
     plane, queue = shop.service.mediator.data, shop.coordination.message_queue
@@ -118,13 +119,13 @@ async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
     replica = FlowService(plane, queue, unique(), SystemClock())
     await replica.follow()
     try:
-        await stall.set_classes(kept)
-        await flows.follow()  # so that it is the other replica which takes them
+        await stall.set_classes(class_name)
+        await flows.follow()  # so that the other replica takes them
         message = {"number": unique("r"), "name": "A"}
-        queued = await replica.enqueue(key, flow, [message], unique(), None)
+        enqueued = await replica.enqueue(key, flow, [message], unique(), None)
 
         async def is_given_up() -> bool:
-            return f"{stall.flow}: {refused} there is no class" in caplog.text
+            return f"{stall.flow}: {pointer} there is no class" in caplog.text
 
         await eventually(is_given_up)
         await replica.follow()
@@ -134,18 +135,18 @@ async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
     assert (report["queued"], report["dead_letters"]) == (1, 0)
 
     await stall.set_classes(*CLASSES)
-    if kept != "credits":
-        await stall.give_credits()
+    if class_name != "credits":
+        await stall.create_credits()
     await end_leases(shop.coordination.redis, key)
 
     async def is_done() -> bool:
-        return await stall.state(queued.tickets[0]) == "done"
+        return await stall.state(enqueued.tickets[0]) == "done"
 
     await eventually(is_done)
 
 
-async def test_a_schema_that_changes_otherwise_stops_no_flow(stall: Stall) -> None:
-    await stall.give_credits()
+async def test_an_unrelated_schema_change_stops_no_flow(stall: Stall) -> None:
+    await stall.create_credits()
     await stall.set_classes(*CLASSES, "notes")
     [ticket] = await stall.send(unique("r"))
 

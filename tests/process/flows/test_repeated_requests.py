@@ -1,4 +1,4 @@
-"""Requests to queue messages that come again: under a key, or as the driver has lost a reply."""
+"""Repeated requests to queue messages: under a key, or after the driver has lost a reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mediator.flows.queue import End, FlowKey
 from mediator.flows.service import FlowService
 from mediator.stores.port import RETENTION_S, SystemConfig
 from tests.faults.holding import proxied
-from tests.process.flows.batches import end_all, messages, taken
+from tests.process.flows.batches import end_all, messages, take_batch
 from tests.process.flows.keys import key_of
 from tests.process.flows.shop import Shop, orders
 from tests.process.service import unique
@@ -36,13 +36,13 @@ async def test_messages_whose_reply_was_lost_are_queued_once(
     async with proxied(redis_config) as (proxy, reached), connect(reached.url) as redis:
         queue = RedisMessageQueue(redis)
         sent = messages("AB")
-        await end_all(queue, key, messages("A"))  # so that the script is known
+        await end_all(queue, key, messages("A"))  # so that the server knows the script
         proxy.loses = True
         first = await queue.enqueue(key, sent, retry)
         assert (first, proxy.loses) == (None if retry is None else sent[0].ticket, False)
-        batches = [await taken(queue, key) for _ in sent]
-        queued = [each.ticket for batch in batches for each in batch.messages]
-        assert queued == [each.ticket for each in sent]
+        batches = [await take_batch(queue, key) for _ in sent]
+        tickets = [message.ticket for batch in batches for message in batch.messages]
+        assert tickets == [message.ticket for message in sent]
 
 
 async def test_a_key_is_known_as_long_as_its_messages_can_be_repeated(
@@ -50,17 +50,19 @@ async def test_a_key_is_known_as_long_as_its_messages_can_be_repeated(
 ) -> None:
     sent = messages("A")
     assert await queue.enqueue(key, sent, ("key", "fingerprint")) is None
-    for again in (sent, messages("A")):
-        assert await queue.enqueue(key, again, ("key", "fingerprint")) == sent[0].ticket
+    for retry in (sent, messages("A")):
+        assert await queue.enqueue(key, retry, ("key", "fingerprint")) == sent[0].ticket
     with pytest.raises(IdempotencyReused):
         await queue.enqueue(key, sent, ("key", "another"))
     async with Redis.from_url(redis_config.url) as redis:
-        left_s = await redis.ttl(key_of(key, "key:key"))
-    assert RETENTION_S == KEYS_KEPT_S >= left_s > KEYS_KEPT_S - 3600
-    assert len((await taken(queue, key)).messages) == 1
+        ttl_s = await redis.ttl(key_of(key, "key:key"))
+    assert RETENTION_S == KEYS_KEPT_S >= ttl_s > KEYS_KEPT_S - 3600
+    assert len((await take_batch(queue, key)).messages) == 1
 
 
-async def test_a_dead_letter_that_is_queued_is_none(queue: RedisMessageQueue, key: FlowKey) -> None:
+async def test_a_message_that_is_queued_again_is_no_dead_letter(
+    queue: RedisMessageQueue, key: FlowKey
+) -> None:
     sent = messages("A")
     await end_all(queue, key, sent, End.FAILED)
     await queue.enqueue(key, sent, ("key", "fingerprint"))
@@ -75,16 +77,16 @@ async def test_pages_of_dead_letters_are_full(
     sent = messages("A" * 10)
     await end_all(queue, key, sent, End.FAILED)
     async with Redis.from_url(redis_config.url) as redis:
-        for each in sent[1:4]:
-            await redis.hset(key_of(key, "waiting"), each.ticket, "")
+        for message in sent[1:4]:
+            await redis.hset(key_of(key, "waiting"), message.ticket, "")
     first = await queue.dead_letters(key, 0, 4)
-    assert [each.ticket for each in first] == [sent[at].ticket for at in (0, 4, 5, 6)]
-    rest = await queue.dead_letters(key, first[-1].position, 4)
-    assert [each.ticket for each in rest] == [each.ticket for each in sent[7:]]
+    assert [message.ticket for message in first] == [sent[index].ticket for index in (0, 4, 5, 6)]
+    second = await queue.dead_letters(key, first[-1].position, 4)
+    assert [message.ticket for message in second] == [message.ticket for message in sent[7:]]
 
 
 async def expire_keys(shop: Shop, flow: str) -> None:
-    """Let Idempotency-Keys be over, as after a day."""
+    """Expire Idempotency-Keys, as after a day."""
     database = shop.service.mediator.data.model.databases[shop.database].id
     match = key_of(FlowKey(database, flow), "key:*")
     redis = shop.coordination.redis
@@ -92,7 +94,7 @@ async def expire_keys(shop: Shop, flow: str) -> None:
     assert await redis.delete(*names) == len(names)
 
 
-async def sent_under(shop: Shop, flow: str, key: str, sent: list[dict[str, Any]]) -> list[str]:
+async def send_under(shop: Shop, flow: str, key: str, sent: list[dict[str, Any]]) -> list[str]:
     answer = await shop.send(flow, sent, **{"Idempotency-Key": key})
     assert (answer.status_code, "idempotency-replayed" in answer.headers) == (202, False)
     tickets: list[str] = answer.json()["tickets"]
@@ -106,7 +108,7 @@ class FixedClock(SystemClock):
 
 @asynccontextmanager
 async def at_time(shop: Shop, now_s: float) -> AsyncIterator[Shop]:
-    """Reach another replica, whose clock stands still; it executes nothing."""
+    """Call another replica, whose clock stands still and which executes nothing."""
     mediator = shop.service.mediator
     queue = shop.coordination.message_queue
     flows = FlowService(mediator.data, queue, unique(), FixedClock(now_s))
@@ -119,14 +121,14 @@ async def at_time(shop: Shop, now_s: float) -> AsyncIterator[Shop]:
 
 
 async def test_a_key_that_has_expired_makes_new_messages(shop: Shop) -> None:
-    """Failed ones stay dead letters, and what another body writes is written."""
+    """Failed messages stay dead letters, and another body is executed."""
     flow, prefix = await shop.create(), unique("k")
     failing, working = orders(["nobody"] * 3, prefix), orders(["A", "B", "C"], prefix)
-    first = await sent_under(shop, flow, prefix, failing)
+    first = await send_under(shop, flow, prefix, failing)
     await shop.ended(flow, first)
     await expire_keys(shop, flow)
     async with at_time(shop, time() + RETENTION_S) as later:
-        second = await sent_under(later, flow, prefix, working)
+        second = await send_under(later, flow, prefix, working)
         await expire_keys(shop, flow)
     states = await shop.ended(flow, second)
     assert [state["state"] for state in states] == ["done"] * 3
@@ -135,31 +137,31 @@ async def test_a_key_that_has_expired_makes_new_messages(shop: Shop) -> None:
     report = await shop.report(flow)
     assert (report["queued"], report["dead_letters"]) == (0, 3)
     page = (await shop.client.get(f"message-flows/{flow}/dead-letters?limit=2")).json()
-    assert [each["ticket"] for each in page["items"]] == first[:2]
+    assert [letter["ticket"] for letter in page["items"]] == first[:2]
     assert page["next"] is not None
 
 
 async def test_the_same_body_under_a_key_that_has_expired_is_executed_again(shop: Shop) -> None:
     flow, prefix = await shop.create(), unique("k")
     sent = orders(["A"], prefix)
-    first = await sent_under(shop, flow, prefix, sent)
+    first = await send_under(shop, flow, prefix, sent)
     await shop.ended(flow, first)
     assert (await shop.client.delete(f"orders/{prefix}1")).status_code == 204
     await expire_keys(shop, flow)
     async with at_time(shop, time() + RETENTION_S) as later:
-        second = await sent_under(later, flow, prefix, sent)
+        second = await send_under(later, flow, prefix, sent)
     await shop.ended(flow, second)
     assert (await shop.client.get(f"orders/{prefix}1")).status_code == 200
 
 
 async def test_a_key_that_redis_has_lost_makes_the_same_messages(shop: Shop) -> None:
-    """What they had written before is not written again; another body makes others."""
+    """Their writes are not repeated; another body makes other messages."""
     flow, prefix = await shop.create(), unique("k")
     sent = orders(["A"], prefix)
     async with at_time(shop, time()) as then:
-        first = await sent_under(then, flow, prefix, sent)
+        first = await send_under(then, flow, prefix, sent)
         await shop.ended(flow, first)
         await expire_keys(shop, flow)
-        assert await sent_under(then, flow, prefix, sent) == first
+        assert await send_under(then, flow, prefix, sent) == first
         await expire_keys(shop, flow)
-        assert await sent_under(then, flow, prefix, orders(["B"], prefix)) != first
+        assert await send_under(then, flow, prefix, orders(["B"], prefix)) != first

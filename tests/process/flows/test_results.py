@@ -33,12 +33,12 @@ async def test_a_result_is_sent_to_the_webhook(
     tickets = await shop.tickets(flow, messages("AXB"))
     states = await shop.ended(flow, tickets)
     assert [state["state"] for state in states] == ["done", "failed", "done"]
-    received = [(each.method, each.target, each.body) for each in remote.received]
+    received = [(request.method, request.target, request.body) for request in remote.received]
     assert received == [
         ("POST", "/fail/0/hook?token=1", {"flow": flow, "ticket": ticket, "result": {"of": number}})
         for ticket, number in ((tickets[0], "m1"), (tickets[2], "m3"))
     ]
-    assert len({each.key for each in remote.received}) == 2
+    assert len({request.key for request in remote.received}) == 2
     outbound = (await shop.report(flow))["outbound_plan"]
     assert outbound == [{"op": "deliver", "operator": "/results/webhook", "cost": "linear"}]
 
@@ -58,7 +58,7 @@ async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
     assert replayed.json() == {"replayed": 1, "expired": 0}
     await shop.ended(flow, tickets)
     hooks = remote.to(f"/fail/{MAX_ATTEMPTS}/hook")
-    keys = [each.key for each in hooks if each.body["ticket"] == tickets[0]]
+    keys = [request.key for request in hooks if request.body["ticket"] == tickets[0]]
     assert (len(keys), len(set(keys))) == (MAX_ATTEMPTS + 1, 1)
 
 
@@ -82,18 +82,18 @@ async def test_a_wrong_webhook_is_refused(shop: Shop, results: Any, pointer: str
 async def page(shop: Shop, flow: str, **parameters: int | str) -> dict[str, Any]:
     answer = await shop.client.get(f"message-flows/{flow}/results", params=parameters)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    document: dict[str, Any] = answer.json()
+    return document
 
 
-async def test_what_ended_is_read_in_pages(shop: Shop) -> None:
+async def test_ended_messages_are_read_in_pages(shop: Shop) -> None:
     flow = await shop.create([RECEIVE, SWITCH], ordered=True)
     assert await page(shop, flow) == {"items": [], "position": "0"}
     tickets = await shop.tickets(flow, messages("AXB"))
     states = await shop.ended(flow, tickets)
-    everything = await page(shop, flow)
-    last = everything["position"]
-    assert (everything["items"], last[:2]) == (states, "3-")
+    all_results = await page(shop, flow)
+    last = all_results["position"]
+    assert (all_results["items"], last[:2]) == (states, "3-")
     first = await page(shop, flow, limit=2)
     assert (first["items"], first["position"][:2]) == (states[:2], "2-")
     for after in (first["position"], 2):
@@ -106,7 +106,7 @@ async def test_results_that_are_not_known_any_more_are_gone(shop: Shop) -> None:
     flow = await shop.create([RECEIVE, ECHO])
     await shop.ended(flow, await shop.tickets(flow, messages("ABC")))
     key = FlowKey(shop.service.mediator.data.model.databases[shop.database].id, flow)
-    # As time would.
+    # As expiry would.
     await shop.coordination.redis.xtrim(key_of(key, "results"), maxlen=1, approximate=False)
     last = (await page(shop, flow))["position"]
     digest = last.partition("-")[2]
@@ -141,7 +141,7 @@ async def test_a_stream_ends_with_its_flow(shop: Shop, count: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["x", "-1", "1" * 16, "1-", "1-12", "1-" + "g" * 16])
-async def test_an_id_that_is_none_is_refused(shop: Shop, wrong: str) -> None:
+async def test_an_invalid_id_is_refused(shop: Shop, wrong: str) -> None:
     flow = await shop.create([RECEIVE, ECHO])
     path = f"message-flows/{flow}/results"
     answer = await shop.client.get(path, params={"after": wrong})

@@ -17,5 +17,5 @@ async def shop(
     redis_config: SystemConfig,
     late_replies: None,
 ) -> AsyncIterator[Shop]:
-    async with shop_on(own_systems, own_catalogue, redis_config.url) as opened:
-        yield opened
+    async with shop_on(own_systems, own_catalogue, redis_config.url) as new_shop:
+        yield new_shop

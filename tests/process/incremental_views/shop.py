@@ -49,18 +49,18 @@ class Follower:
 
     async def start(self) -> None:
         result = await self.shop.result(self.view)
-        self.rows = counted(result["items"])
+        self.rows = count_rows(result["items"])
         self.delta = result["delta"]
 
     async def poll(self) -> None:
-        """Take over one page of deltas."""
+        """Apply one page of deltas."""
         answer = await self.shop.client.get(
             f"incremental-views/{self.view}/deltas", params={"after": self.delta, "limit": 3}
         )
         assert answer.status_code == 200, answer.text
         page = answer.json()
         for delta in page["deltas"]:
-            self.rows.update(counted(delta["rows"]))
+            self.rows.update(count_rows(delta["rows"]))
             assert min(self.rows.values(), default=0) >= 0
             self.rows = +self.rows
         self.delta = page["delta"]
@@ -98,15 +98,15 @@ class Shop:
         items = (await self.result(view))["items"]
         return sorted(((i["row"], i["count"]) for i in items), key=orjson.dumps)
 
-    async def becomes(self, view: str, *expected: tuple[dict[str, Any], int]) -> None:
-        async def is_so() -> bool:
-            found = await self.rows(view)
-            return found == sorted(expected, key=orjson.dumps)
+    async def wait_for_rows(self, view: str, *expected: tuple[dict[str, Any], int]) -> None:
+        async def are_equal() -> bool:
+            rows = await self.rows(view)
+            return rows == sorted(expected, key=orjson.dumps)
 
-        await eventually(is_so)
+        await eventually(are_equal)
 
     async def events(self, view: str, after: str, last: str) -> list[dict[str, Any]]:
-        """Read server-sent events after a delta, until one of such a type, or delta, has come."""
+        """Read server-sent events after a delta until a type of events, or a delta, arrives."""
         path = f"/v1/{self.database}/incremental-views/{view}/deltas"
         return await read_events(self.api, path, last, (b"last-event-id", after.encode()))
 
@@ -131,7 +131,7 @@ class Shop:
         return Counter(map(_text, answer.json()["items"]))
 
 
-def counted(items: Sequence[dict[str, Any]]) -> Counter[bytes]:
+def count_rows(items: Sequence[dict[str, Any]]) -> Counter[bytes]:
     return Counter({_text(item["row"]): item["count"] for item in items})
 
 
@@ -143,24 +143,24 @@ def _text(row: dict[str, Any]) -> bytes:
 async def shop_on(
     configs: Sequence[SystemConfig], catalogue_url: str, redis_url: str
 ) -> AsyncIterator[Shop]:
-    async with service(configs, catalogue_url, coordination_url=redis_url) as started:
-        await started.favour()
-        database = await started.put_schema(CLASSES)
-        async with shop_in(started, database) as shop:
+    async with service(configs, catalogue_url, coordination_url=redis_url) as instance:
+        await instance.favour()
+        database = await instance.put_schema(CLASSES)
+        async with shop_in(instance, database) as shop:
             yield shop
 
 
 @asynccontextmanager
-async def shop_in(started: Service, database: str) -> AsyncIterator[Shop]:
+async def shop_in(instance: Service, database: str) -> AsyncIterator[Shop]:
     api = DataApi(
-        started.mediator.data,
+        instance.mediator.data,
         DataOptions(cursor_key=b"key"),
         lambda _: None,
         DataServices(
-            subscriptions=started.mediator.changes.subscriptions,
-            views=started.mediator.incremental_views,
+            subscriptions=instance.mediator.changes.subscriptions,
+            views=instance.mediator.incremental_views,
         ),
     )
     base = f"http://localhost/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:
-        yield Shop(started, database, api, client)
+        yield Shop(instance, database, api, client)

@@ -13,20 +13,20 @@ from tests.process.incremental_views.shop import CLASSES, TOTALS, Follower, Shop
 from tests.process.service import field_on, unique
 
 
-async def test_a_view_shows_what_was_there_and_follows_every_write(shop: Shop) -> None:
+async def test_a_view_shows_existing_objects_and_follows_every_write(shop: Shop) -> None:
     city = unique("city")
     document = {"class": "customers", "filter": {"eq": ["city", city]}, "fields": ["name"]}
     await shop.write("customers", "a", name="Ada", city=city)
     view = await shop.ready(document)
     assert await shop.rows(view) == [({"name": "Ada"}, 1)]
     await shop.write("customers", "b", name="Ada", city=city)
-    await shop.becomes(view, ({"name": "Ada"}, 2))
+    await shop.wait_for_rows(view, ({"name": "Ada"}, 2))
     await shop.write("customers", "a", name="Bob", city=city)
-    await shop.becomes(view, ({"name": "Ada"}, 1), ({"name": "Bob"}, 1))
+    await shop.wait_for_rows(view, ({"name": "Ada"}, 1), ({"name": "Bob"}, 1))
     await shop.write("customers", "a", name="Bob", city="elsewhere")
-    await shop.becomes(view, ({"name": "Ada"}, 1))
+    await shop.wait_for_rows(view, ({"name": "Ada"}, 1))
     await shop.delete("customers", "b")
-    await shop.becomes(view)
+    await shop.wait_for_rows(view)
 
 
 async def test_joins_antijoins_and_aggregates_equal_queries(shop: Shop) -> None:
@@ -35,7 +35,7 @@ async def test_joins_antijoins_and_aggregates_equal_queries(shop: Shop) -> None:
         "join": {"class": "orders", "on": {"customer": "id"}, "anti": True},
         "fields": ["id"],
     }
-    totals, left = await shop.ready(TOTALS), await shop.ready(lonely)
+    totals, unmatched = await shop.ready(TOTALS), await shop.ready(lonely)
     follower = Follower(shop, totals)
     await follower.start()
     for number in range(20):
@@ -57,12 +57,12 @@ async def test_joins_antijoins_and_aggregates_equal_queries(shop: Shop) -> None:
 
     await eventually(has_followed)
 
-    async def is_left() -> bool:
-        # It is no one's buyer, so the totals may be complete before its write has come.
-        return "lonely" in {row["id"] for row, _ in await shop.rows(left)}
+    async def is_unmatched() -> bool:
+        # It is nobody's buyer, so the totals can be complete before its write arrives.
+        return "lonely" in {row["id"] for row, _ in await shop.rows(unmatched)}
 
-    await eventually(is_left)
-    assert not {row["id"] for row, _ in await shop.rows(left)} & {"c0", "c1", "c2"}
+    await eventually(is_unmatched)
+    assert not {row["id"] for row, _ in await shop.rows(unmatched)} & {"c0", "c1", "c2"}
 
 
 async def test_the_position_of_a_result_is_one_of_the_feed(shop: Shop) -> None:
@@ -70,20 +70,20 @@ async def test_the_position_of_a_result_is_one_of_the_feed(shop: Shop) -> None:
     id_ = unique("c")
     await shop.write("customers", id_, name="n")
 
-    async def is_in() -> bool:
+    async def is_visible() -> bool:
         # With the groups of both systems.
         return {"id": id_, "name": "n"} in [row for row, _ in await shop.rows(view)]
 
-    await eventually(is_in)
+    await eventually(is_visible)
     position = (await shop.result(view))["position"]
-    later = unique("c")
-    await shop.write("customers", later, name="n")
+    later_id = unique("c")
+    await shop.write("customers", later_id, name="n")
     changes: list[Any] = []
 
     async def are_there() -> bool:
         page = await shop.client.get("changes", params={"after": position, "limit": 100})
         changes[:] = page.json()["changes"]
-        return later in [change["object"] for change in changes]
+        return later_id in [change["object"] for change in changes]
 
     await eventually(are_there)
     assert id_ not in [change["object"] for change in changes]
@@ -92,10 +92,10 @@ async def test_the_position_of_a_result_is_one_of_the_feed(shop: Shop) -> None:
 async def test_a_view_is_listed_shown_and_dropped(shop: Shop) -> None:
     document = {"name": "all", "class": "customers"}
     view = await shop.ready(document)
-    listed = (await shop.client.get("incremental-views")).json()["items"]
-    assert {"id": view, "name": "all", "state": "ready"} in listed
-    shown = (await shop.client.get(f"incremental-views/{view}")).json()
-    assert shown == {"id": view, "name": "all", "state": "ready", "view": document}
+    items = (await shop.client.get("incremental-views")).json()["items"]
+    assert {"id": view, "name": "all", "state": "ready"} in items
+    description = (await shop.client.get(f"incremental-views/{view}")).json()
+    assert description == {"id": view, "name": "all", "state": "ready", "view": document}
     assert (await shop.client.delete(f"incremental-views/{view}")).status_code == 204
     for path in ("", "/result", "/deltas"):
         answer = await shop.client.get(f"incremental-views/{view}{path}")
@@ -103,14 +103,14 @@ async def test_a_view_is_listed_shown_and_dropped(shop: Shop) -> None:
     assert (await shop.client.delete(f"incremental-views/{view}")).status_code == 404
 
 
-async def test_a_view_that_is_wrong_is_refused_with_the_location(shop: Shop) -> None:
+async def test_an_invalid_view_is_refused_with_the_location(shop: Shop) -> None:
     answer = await shop.client.post("incremental-views", json={"class": "orders", "order": ["id"]})
     assert answer.status_code == 400
     assert [error["pointer"] for error in answer.json()["errors"]] == ["/order"]
 
 
 @pytest.mark.parametrize("after", ["x", "1-2-3", "1" * 17 + "-1"])
-async def test_what_is_no_id_of_a_delta_is_refused(shop: Shop, after: str) -> None:
+async def test_an_invalid_delta_id_is_refused(shop: Shop, after: str) -> None:
     view = await shop.ready({"class": "customers"})
     path = f"incremental-views/{view}/deltas"
     for options in ({"params": {"after": after}}, {"headers": {"last-event-id": after}}):
@@ -128,18 +128,18 @@ async def test_a_delta_that_is_not_kept_is_gone(shop: Shop) -> None:
 async def test_server_sent_events_go_on_from_the_last_one_that_was_seen(shop: Shop) -> None:
     city = unique("city")
     view = await shop.ready({"class": "customers", "filter": {"eq": ["city", city]}})
-    seen, expected = (await shop.result(view))["delta"], []
+    first, expected = (await shop.result(view))["delta"], []
     for id_ in ("e1", "e2", "e3"):
         await shop.write("customers", id_, city=city)
         expected.append(({"id": id_, "city": city}, 1))
-        await shop.becomes(view, *expected)
+        await shop.wait_for_rows(view, *expected)
     last = (await shop.result(view))["delta"]
-    events = await shop.events(view, seen, last)
-    assert [row["row"]["id"] for each in events for row in each["rows"]] == ["e1", "e2", "e3"]
+    events = await shop.events(view, first, last)
+    assert [row["row"]["id"] for event in events for row in event["rows"]] == ["e1", "e2", "e3"]
     assert await shop.events(view, events[1]["id"], last) == events[2:]
 
 
-async def test_a_view_that_outgrows_its_bound_is_stopped_and_its_stream_says_so(
+async def test_a_view_that_outgrows_its_bound_is_stopped_and_its_stream_reports_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     city = unique("city")
@@ -149,15 +149,15 @@ async def test_a_view_that_outgrows_its_bound_is_stopped_and_its_stream_says_so(
     delta = (await shop.result(view))["delta"]
     for id_ in ("l1", "l2"):
         await shop.write("customers", id_, city=city)
-    stopped = (await shop.events(view, delta, "event: stopped"))[-1]
-    assert "more than 1 rows" in stopped["detail"]
+    event = (await shop.events(view, delta, "event: stopped"))[-1]
+    assert "more than 1 rows" in event["detail"]
     answer = await shop.client.get(f"incremental-views/{view}/result")
     assert answer.status_code == 409
     assert "more than 1 rows" in answer.json()["detail"]
     assert await shop.has_state(other, "ready")
 
 
-async def test_a_page_without_a_delta_to_begin_with_begins_now(
+async def test_a_page_without_a_delta_starts_now(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     city = unique("city")
@@ -165,19 +165,19 @@ async def test_a_page_without_a_delta_to_begin_with_begins_now(
     path = f"incremental-views/{view}/deltas"
     page = (await shop.client.get(path)).json()
     assert page == {"deltas": [], "delta": (await shop.result(view))["delta"]}
-    views, begun = shop.service.mediator.incremental_views, asyncio.Event()
+    views, called = shop.service.mediator.incremental_views, asyncio.Event()
     assert views is not None
     deltas = views.deltas
 
-    async def noted(*arguments: Any) -> Any:
-        begun.set()
+    async def note_call(*arguments: Any) -> Any:
+        called.set()
         return await deltas(*arguments)
 
-    monkeypatch.setattr(views, "deltas", noted)
-    waiting = asyncio.create_task(shop.client.get(path, params={"wait": 30}))
-    await begun.wait()
+    monkeypatch.setattr(views, "deltas", note_call)
+    poll = asyncio.create_task(shop.client.get(path, params={"wait": 30}))
+    await called.wait()
     await shop.write("customers", unique("c"), city=city)
-    [delta] = (await waiting).json()["deltas"]
+    [delta] = (await poll).json()["deltas"]
     assert [row["count"] for row in delta["rows"]] == [1]
 
 
@@ -187,28 +187,28 @@ async def test_a_view_goes_on_when_the_feed_or_publications_were_lost(shop: Shop
     id_, city = mediator.data.model.databases[shop.database].id, unique("city")
     view = await shop.ready({"class": "customers", "filter": {"eq": ["city", city]}})
     await shop.write("customers", "lost1", city=city)
-    await shop.becomes(view, ({"id": "lost1", "city": city}, 1))
+    await shop.wait_for_rows(view, ({"id": "lost1", "city": city}, 1))
     await mediator.coordination.feed.start_generation(id_)
     await shop.write("customers", "lost2", city=city)
     both = [({"id": name, "city": city}, 1) for name in ("lost1", "lost2")]
-    await shop.becomes(view, *both)
-    # As a server has it that returned to an older state; in one step, as the holder publishes.
+    await shop.wait_for_rows(view, *both)
+    # As after a rollback of the server; in one step, as the holder publishes.
     base = f"{{portolan:views:{id_}}}:"
-    async with mediator.coordination.redis.pipeline(transaction=True) as older:
-        older.hset(f"{base}published", "sequence", 1)
-        older.delete(f"{base}rows:{view}")
-        await older.execute()
+    async with mediator.coordination.redis.pipeline(transaction=True) as pipe:
+        pipe.hset(f"{base}published", "sequence", 1)
+        pipe.delete(f"{base}rows:{view}")
+        await pipe.execute()
     await shop.write("customers", "lost3", city=city)
-    await shop.becomes(view, *both, ({"id": "lost3", "city": city}, 1))
+    await shop.wait_for_rows(view, *both, ({"id": "lost3", "city": city}, 1))
 
 
-async def test_a_change_of_the_schema_that_takes_a_field_stops_the_view(shop: Shop) -> None:
+async def test_a_schema_change_that_drops_a_field_stops_the_view(shop: Shop) -> None:
     database = await shop.service.put_schema(CLASSES)
     control = shop.service.mediator.control
-    async with shop_in(shop.service, database) as own:
-        await own.write("customers", "a", name="Ada", city="Rome")
-        named = await own.ready({"class": "customers", "fields": ["name"]})
-        placed = await own.ready({"class": "customers", "fields": ["city"]})
+    async with shop_in(shop.service, database) as new_shop:
+        await new_shop.write("customers", "a", name="Ada", city="Rome")
+        name_view = await new_shop.ready({"class": "customers", "fields": ["name"]})
+        city_view = await new_shop.ready({"class": "customers", "fields": ["city"]})
         fields = CLASSES["customers"]["fields"]
         customers = {"fields": {"city": fields["city"]}}
         await control.set_schema(
@@ -216,19 +216,19 @@ async def test_a_change_of_the_schema_that_takes_a_field_stops_the_view(shop: Sh
             {"classes": {**CLASSES, "customers": customers}},
             options=ChangeOptions(drop=frozenset({"customers.name"})),
         )
-        await eventually(lambda: own.has_state(named, "stopped"))
-        answer = await own.client.get(f"incremental-views/{named}/result")
+        await eventually(lambda: new_shop.has_state(name_view, "stopped"))
+        answer = await new_shop.client.get(f"incremental-views/{name_view}/result")
         assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict")
-        await own.write("customers", "b", city="Oslo")
-        await own.becomes(placed, ({"city": "Rome"}, 1), ({"city": "Oslo"}, 1))
+        await new_shop.write("customers", "b", city="Oslo")
+        await new_shop.wait_for_rows(city_view, ({"city": "Rome"}, 1), ({"city": "Oslo"}, 1))
 
 
 async def test_a_dropped_database_takes_its_views_along(shop: Shop) -> None:
     database = await shop.service.put_schema({"things": {"fields": {"text": field_on("redis")}}})
     mediator = shop.service.mediator
     assert mediator.coordination is not None
-    async with shop_in(shop.service, database) as own:
-        view = await own.ready({"class": "things"})
+    async with shop_in(shop.service, database) as new_shop:
+        view = await new_shop.ready({"class": "things"})
         id_ = mediator.data.model.databases[database].id
         await mediator.control.delete_schema(database)
         await mediator.clearing.run()

@@ -49,88 +49,90 @@ async def test_a_write_during_the_load_is_in_the_result_once(
     shop: Shop, write: Write, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = await shop.service.put_schema(CLASSES)
-    async with shop_in(shop.service, database) as own:
-        await own.write("things", "a", text="old", hits=1)
-        _interrupt(monkeypatch, own, moment, write)
-        view = await own.ready({"class": "things"})
-        result = await own.result(view)
-        items = (await own.client.get("things")).json()["items"]
-        # What is shown as soon as the view is ready has all that was acknowledged by then.
+    async with shop_in(shop.service, database) as new_shop:
+        await new_shop.write("things", "a", text="old", hits=1)
+        _interrupt(monkeypatch, new_shop, moment, write)
+        view = await new_shop.ready({"class": "things"})
+        result = await new_shop.result(view)
+        items = (await new_shop.client.get("things")).json()["items"]
+        # As soon as the view is ready, it shows every write acknowledged by then.
         assert _sorted([item["row"] for item in result["items"]]) == _sorted(items)
         assert {item["count"] for item in result["items"]} <= {1}
-        # And no change of it comes after its position.
-        page = await own.client.get("changes", params={"after": result["position"], "wait": 0})
+        # No change of it comes after its position.
+        page = await new_shop.client.get("changes", params={"after": result["position"], "wait": 0})
         assert page.json()["changes"] == []
-        await own.write("things", "a", text="last", hits=9)
+        await new_shop.write("things", "a", text="last", hits=9)
 
         async def has_followed() -> bool:
             return {"id": "a", "text": "last", "hits": 9} in [
-                row for row, _ in await own.rows(view)
+                row for row, _ in await new_shop.rows(view)
             ]
 
         await eventually(has_followed)
 
 
-async def test_a_view_that_is_building_is_not_answered(
+async def test_reads_of_a_view_that_is_building_are_refused(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = await shop.service.put_schema(CLASSES)
     answers: list[httpx.Response] = []
 
-    async def ask(own: Shop) -> None:
-        [view] = (await own.client.get("incremental-views")).json()["items"]
+    async def read(new_shop: Shop) -> None:
+        [view] = (await new_shop.client.get("incremental-views")).json()["items"]
         assert view["state"] == "building"
         path = f"incremental-views/{view['id']}"
-        answers.append(await own.client.get(f"{path}/result"))
-        answers.append(await own.client.get(f"{path}/deltas"))
+        answers.append(await new_shop.client.get(f"{path}/result"))
+        answers.append(await new_shop.client.get(f"{path}/deltas"))
 
-    async with shop_in(shop.service, database) as own:
-        _interrupt(monkeypatch, own, "before the read", ask)
-        await own.ready({"class": "things"})
-    assert [(each.status_code, each.headers["retry-after"]) for each in answers] == [(503, "1")] * 2
+    async with shop_in(shop.service, database) as new_shop:
+        _interrupt(monkeypatch, new_shop, "before the read", read)
+        await new_shop.ready({"class": "things"})
+    assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [
+        (503, "1")
+    ] * 2
 
 
-def _interrupt(monkeypatch: pytest.MonkeyPatch, own: Shop, moment: str, write: Write) -> None:
+def _interrupt(monkeypatch: pytest.MonkeyPatch, new_shop: Shop, moment: str, write: Write) -> None:
     """Write at a moment of the first load of the database."""
-    left = [write]
+    pending = [write]
 
     async def interrupt() -> None:
-        if left:
-            await left.pop()(own)
-            await _relayed(own)
+        if pending:
+            await pending.pop()(new_shop)
+            await _wait_until_relayed(new_shop)
 
-    async def interrupted(*arguments: Any) -> AsyncIterator[Any]:
-        if arguments[1] == own.database and moment == "before the read":
+    async def interrupted_pages(*arguments: Any) -> AsyncIterator[Any]:
+        if arguments[1] == new_shop.database and moment == "before the read":
             await interrupt()
         async for page in pages(*arguments):
             yield page
-        if arguments[1] == own.database and moment == "after the read":
+        if arguments[1] == new_shop.database and moment == "after the read":
             await interrupt()
 
     now = Subscriptions.now
 
     async def before_position(self: Subscriptions, database: str) -> Any:
-        id_ = own.service.mediator.data.model.databases[own.database].id
+        id_ = new_shop.service.mediator.data.model.databases[new_shop.database].id
         if database == id_ and moment == "before the position":
             await interrupt()
         return await now(self, database)
 
-    monkeypatch.setattr(holder, "pages", interrupted)
+    monkeypatch.setattr(holder, "pages", interrupted_pages)
     monkeypatch.setattr(Subscriptions, "now", before_position)
 
 
-async def _relayed(own: Shop) -> None:
-    """Wait until the feed has what was written."""
-    mediator = own.service.mediator
+async def _wait_until_relayed(new_shop: Shop) -> None:
+    """Wait until the feed has all writes."""
+    mediator = new_shop.service.mediator
     assert mediator.coordination is not None
-    feed, id_ = mediator.coordination.feed, mediator.data.model.databases[own.database].id
+    feed, id_ = mediator.coordination.feed, mediator.data.model.databases[new_shop.database].id
     tick = await feed.tick()
 
-    async def is_there() -> bool:
+    async def is_relayed() -> bool:
         until = await feed.relayed_until(id_)
         return all(until.get(name, 0) >= tick for name in ("postgres", "redis"))
 
-    await eventually(is_there)
+    await eventually(is_relayed)
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

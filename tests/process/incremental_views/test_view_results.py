@@ -1,4 +1,4 @@
-"""Publications in Redis: one step, by the holder alone, and once, however often they are sent."""
+"""Publications in Redis: atomic, by the holder only, and once, however often they are sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Published:
     """A database with one view, and the lease of its holder.
 
     Attributes:
-        redis: Where it is.
+        redis: The Redis of the database.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -52,12 +52,16 @@ class Published:
 @pytest.fixture
 async def published(redis_config: SystemConfig) -> AsyncIterator[Published]:
     async with Redis.from_url(redis_config.url) as redis:
-        made = Published(redis)
-        await made.results.put_view(made.key, VIEW, 1)
-        assert await made.leases.acquire(made.lease.name, made.lease.token, 60)
-        yield made
-        await made.results.clear(made.key.database)
-        assert not [k async for k in redis.scan_iter(match=f"*views:{made.key.database}*:*")]
+        new_published = Published(redis)
+        await new_published.results.put_view(new_published.key, VIEW, 1)
+        assert await new_published.leases.acquire(
+            new_published.lease.name, new_published.lease.token, 60
+        )
+        yield new_published
+        await new_published.results.clear(new_published.key.database)
+        assert not [
+            k async for k in redis.scan_iter(match=f"*views:{new_published.key.database}*:*")
+        ]
 
 
 async def test_rows_and_deltas_are_published_with_their_position(published: Published) -> None:
@@ -67,12 +71,12 @@ async def test_rows_and_deltas_are_published_with_their_position(published: Publ
     first = await results.last_delta(key)
     assert first is not None
     await published.publish(1, Publication(None, [(ONE, -2, 0), (TWO, 1, 1)]), "p2")
-    found = await results.result(key)
-    assert found is not None
-    assert (found.rows, found.position) == ({TWO: 1}, "p2")
-    assert found.delta == await results.last_delta(key)
+    result = await results.result(key)
+    assert result is not None
+    assert (result.rows, result.position) == ({TWO: 1}, "p2")
+    assert result.delta == await results.last_delta(key)
     [delta] = await results.deltas(key, first, 10, 0)
-    assert (delta.id, delta.position) == (found.delta, "p2")
+    assert (delta.id, delta.position) == (result.delta, "p2")
     assert delta.rows == b'[{"row":{"id":"a"},"count":-2},{"row":{"id":"b"},"count":1}]'
 
 
@@ -86,7 +90,7 @@ async def test_a_publication_that_is_sent_twice_has_one_effect(published: Publis
 
 
 @pytest.mark.parametrize("sequence", [1, 7])
-async def test_a_holder_that_does_not_know_what_was_published_is_refused(
+async def test_a_holder_that_does_not_know_the_last_publication_is_refused(
     published: Published, sequence: int
 ) -> None:
     with pytest.raises(LeaseLost):
@@ -114,11 +118,11 @@ async def test_nothing_is_left_of_a_view_that_was_dropped_before(published: Publ
 async def test_without_a_position_the_former_one_stays(published: Published) -> None:
     await published.publish(0, FIRST, "p1")
     await published.publish(1, Publication(ViewState("stopped", "why"), []), "")
-    found = await published.results.result(published.key)
+    result = await published.results.result(published.key)
     stored = await published.results.view(published.key)
-    assert found is not None
+    assert result is not None
     assert stored is not None
-    assert (found.position, stored.state) == ("p1", ViewState("stopped", "why"))
+    assert (result.position, stored.state) == ("p1", ViewState("stopped", "why"))
 
 
 async def test_the_oldest_deltas_are_not_kept(
@@ -150,7 +154,7 @@ async def test_the_oldest_bytes_of_deltas_are_not_kept(
         await published.publish(sequence, large(sequence))
     newer = await published.results.deltas(published.key, first, 10, 0)
     assert len(newer) == 3
-    for sequence in (4, 5, 6):  # what was removed is not counted any more
+    for sequence in (4, 5, 6):  # removed deltas no longer count
         await published.publish(sequence, large(sequence))
         with pytest.raises(PositionGone):
             await published.results.deltas(published.key, first, 10, 0)
@@ -179,42 +183,42 @@ async def test_a_page_of_large_deltas_ends_before_its_limit(
     assert after is not None
     for sequence in range(1, 8):
         await published.publish(sequence, large(sequence))
-    sizes, found = [], []
+    sizes, all_rows = [], []
     while page := await published.results.deltas(published.key, after, 10, 0):
         sizes.append(len(page))
-        found += [each.rows for each in page]
+        all_rows += [delta.rows for delta in page]
         after = page[-1].id
     assert sizes == [3, 3, 1]
-    assert [b"%d" % n * 1_000 in rows for n, rows in enumerate(found, 1)] == [True] * 7
+    assert [b"%d" % n * 1_000 in rows for n, rows in enumerate(all_rows, 1)] == [True] * 7
 
 
-def keys_of(published: Published) -> str:
-    """Return what the keys of the database begin with."""
+def key_prefix(published: Published) -> str:
+    """Return the prefix of the keys of the database."""
     return f"{{portolan:views:{published.key.database}}}:"
 
 
-async def published_ahead(published: Published) -> str:
+async def publish_ahead(published: Published) -> str:
     """Publish a result as by a clock that is ahead, and return the id of its delta."""
     await published.publish(0, FIRST)
-    (stream,) = [each async for each in published.redis.scan_iter(f"*:deltas:{published.key.view}")]
+    (stream,) = [key async for key in published.redis.scan_iter(f"*:deltas:{published.key.view}")]
     seconds, _ = await published.redis.time()
-    added: Any = await published.redis.xadd(
+    id_: Any = await published.redis.xadd(
         stream, {"position": "p", "rows": "[]"}, f"{(seconds + 60) * 1000}-1"
     )
-    return str(added.decode())
+    return str(id_.decode())
 
 
 ADDED = Publication(None, [(TWO, 1, 1)])
 
 
-async def test_a_delta_that_was_lost_is_not_taken_for_the_one_that_came_instead(
+async def test_a_lost_delta_is_not_confused_with_its_replacement(
     published: Published,
 ) -> None:
-    first = await published_ahead(published)
-    state = await keys_under(published.redis, keys_of(published))
+    first = await publish_ahead(published)
+    state = await keys_under(published.redis, key_prefix(published))
     await published.publish(1, ADDED)
     [lost] = await published.results.deltas(published.key, first, 10, 0)
-    await go_back(published.redis, keys_of(published), state)
+    await go_back(published.redis, key_prefix(published), state)
     await published.publish(1, ADDED)
     [delta] = await published.results.deltas(published.key, first, 10, 0)
     assert delta.id != lost.id
@@ -222,31 +226,31 @@ async def test_a_delta_that_was_lost_is_not_taken_for_the_one_that_came_instead(
         await published.results.deltas(published.key, lost.id, 10, 0)
 
 
-async def test_a_follower_that_waits_while_its_delta_is_lost_gets_none_that_is_not_based_on_it(
+async def test_a_follower_that_waits_while_its_delta_is_lost_is_refused(
     published: Published, redis_config: SystemConfig
 ) -> None:
-    first = await published_ahead(published)
-    state = await keys_under(published.redis, keys_of(published))
+    first = await publish_ahead(published)
+    state = await keys_under(published.redis, key_prefix(published))
     await published.publish(1, ADDED)
     [lost] = await published.results.deltas(published.key, first, 10, 0)
     name = unique()
-    async with Redis.from_url(redis_config.url, client_name=name) as own:
-        following = RedisViewResults(own).deltas(published.key, lost.id, 10, 60)
+    async with Redis.from_url(redis_config.url, client_name=name) as redis:
+        following = RedisViewResults(redis).deltas(published.key, lost.id, 10, 60)
         waiting = asyncio.create_task(following)
 
         async def is_blocked() -> bool:
             clients = await published.redis.client_list()
-            return any(each["name"] == name and "b" in each["flags"] for each in clients)
+            return any(client["name"] == name and "b" in client["flags"] for client in clients)
 
         await eventually(is_blocked)
-        await go_back(published.redis, keys_of(published), state)
+        await go_back(published.redis, key_prefix(published), state)
         for sequence in (1, 2):
             await published.publish(sequence, ADDED)
         with pytest.raises(PositionGone):
             await waiting
 
 
-async def test_a_database_has_so_many_views_at_most(published: Published) -> None:
+async def test_the_views_of_a_database_are_limited(published: Published) -> None:
     other = ViewKey(published.key.database, unique())
     assert not await published.results.put_view(other, VIEW, 1)
     assert await published.results.put_view(other, VIEW, 2)
@@ -255,6 +259,6 @@ async def test_a_database_has_so_many_views_at_most(published: Published) -> Non
 
 async def test_no_more_than_the_bound_are_created_at_once(published: Published) -> None:
     keys = [ViewKey(published.key.database, unique()) for _ in range(20)]
-    put = await asyncio.gather(*(published.results.put_view(key, VIEW, 5) for key in keys))
-    assert sum(put) == 4  # there is one already
+    outcomes = await asyncio.gather(*(published.results.put_view(key, VIEW, 5) for key in keys))
+    assert sum(outcomes) == 4  # there is one already
     assert len(await published.results.ids(published.key.database)) == 5

@@ -1,4 +1,4 @@
-"""Views of a schema that the process which evaluates them has not seen yet."""
+"""Views of a schema that their evaluating process has not seen yet."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NEW = {
 
 
 @asynccontextmanager
-async def held(shop: Shop, plane: LatePlane, database_id: str) -> AsyncIterator[None]:
-    """Hold the views of a database by that plane, before there are any."""
+async def hold_views(shop: Shop, plane: LatePlane, database_id: str) -> AsyncIterator[None]:
+    """Hold the views of a database by that plane before it has any."""
     mediator = shop.service.mediator
     shared, subscriptions = mediator.coordination, mediator.changes.subscriptions
     assert shared is not None
@@ -47,16 +47,16 @@ async def test_a_view_of_a_class_and_of_a_field_that_are_new_is_not_stopped(shop
     database = await service.put_schema(OLD)
     plane = LatePlane(service.mediator.data)
     id_ = plane.model.databases[database].id
-    async with shop_in(service, database) as own, held(own, plane, id_):
-        await own.ready({"class": "things"})
+    async with shop_in(service, database) as new_shop, hold_views(new_shop, plane, id_):
+        await new_shop.ready({"class": "things"})
         plane.answers = False
         await service.mediator.control.set_schema(database, {"classes": NEW})
-        views = [await own.create({"class": "parts"})]
-        views.append(await own.create({"class": "things", "fields": ["size"]}))
-        await own.write("things", "a", text="t", size=3)
-        await own.write("parts", "b", text="u")
+        views = [await new_shop.create({"class": "parts"})]
+        views.append(await new_shop.create({"class": "things", "fields": ["size"]}))
+        await new_shop.write("things", "a", text="t", size=3)
+        await new_shop.write("parts", "b", text="u")
         plane.answers = True
         for view in views:
-            await eventually(lambda view=view: own.has_state(view, "ready"))  # type: ignore[misc]
-        await own.becomes(views[0], ({"id": "b", "text": "u"}, 1))
-        await own.becomes(views[1], ({"size": 3}, 1))
+            await eventually(lambda view=view: new_shop.has_state(view, "ready"))  # type: ignore[misc]
+        await new_shop.wait_for_rows(views[0], ({"id": "b", "text": "u"}, 1))
+        await new_shop.wait_for_rows(views[1], ({"size": 3}, 1))

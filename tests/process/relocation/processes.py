@@ -20,7 +20,7 @@ __all__ = ["ProcessCluster", "until"]
 
 
 class ProcessCluster:
-    """Participants in processes of their own, by address."""
+    """Participants in separate processes, by address."""
 
     def __init__(self, store: RedisClusterStore, name: str, url: str) -> None:
         self.store = store
@@ -33,9 +33,9 @@ class ProcessCluster:
 
     def start(self, *addresses: str, key: str | None = None) -> None:
         """Run participants in one process."""
-        made = FORKS.Process(target=_run, args=(self.url, self.name, addresses), daemon=True)
-        made.start()
-        self.processes[key or addresses[0]] = made
+        process = FORKS.Process(target=_run, args=(self.url, self.name, addresses), daemon=True)
+        process.start()
+        self.processes[key or addresses[0]] = process
 
     def kill(self, key: str) -> None:
         process = self.processes.pop(key)
@@ -50,25 +50,27 @@ class ProcessCluster:
 
     async def relocations(self) -> list[dict[str, Any]]:
         _, record = await self.store.recorded(MANAGER)
-        found = [each for at, each in record.items() if at.startswith("relocation/")]
-        return sorted(found, key=lambda each: each["id"])
+        relocations = [
+            relocation for key, relocation in record.items() if key.startswith("relocation/")
+        ]
+        return sorted(relocations, key=lambda r: r["id"])
 
-    async def found(self) -> Found:
-        found: Found = Counter()
+    async def count_results(self) -> Found:
+        counts: Found = Counter()
         after = "0"
         while steps := await self.store.results(after, 1000):
             after = steps[-1][0]
-            found.update(
-                (each["query"], tuple(sorted(each["numbers"].items())))
+            counts.update(
+                (result["query"], tuple(sorted(result["numbers"].items())))
                 for _, emitted in steps
-                for each in emitted
+                for result in emitted
             )
-        return found
+        return counts
 
     async def positions(self, relations: Sequence[str]) -> dict[str, int]:
         addresses = [f"split:{name}" for name in relations]
         positions = await self.store.field(addresses, "position")
-        return {name: at or 0 for name, at in zip(relations, positions, strict=True)}
+        return {name: position or 0 for name, position in zip(relations, positions, strict=True)}
 
 
 def _run(url: str, name: str, addresses: Sequence[str]) -> None:
@@ -76,18 +78,18 @@ def _run(url: str, name: str, addresses: Sequence[str]) -> None:
 
 
 async def _run_all(url: str, name: str, addresses: Sequence[str]) -> None:
-    redis = Redis.from_url(url)  # whose replies may be late
+    redis = Redis.from_url(url)  # whose replies can be late
     store = RedisClusterStore(redis, name)
     cluster = Declared.model_validate(await store.layout()).cluster()
     stopping = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        for each in addresses:
-            tasks.create_task(Participant(store, cluster, each).run(stopping))
+        for address in addresses:
+            tasks.create_task(Participant(store, cluster, address).run(stopping))
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 120.0) -> None:
-    """Wait for a condition; a generous bound, so that a slow machine is no failure."""
+    """Wait for a condition, with a bound that is generous for slow machines."""
     async with asyncio.timeout(within_s):
-        # It is other processes that change it.
+        # Other processes change it.
         while not await condition():  # noqa: ASYNC110
             await asyncio.sleep(0.02)

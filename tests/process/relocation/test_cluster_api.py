@@ -52,21 +52,23 @@ async def clusters(redis_config: SystemConfig, late_replies: None) -> AsyncItera
 @pytest.fixture
 async def client(clusters: Clusters) -> AsyncIterator[httpx.AsyncClient]:
     context = AdminContext(clusters=ClusterAdministration(clusters))
-    # No route here asks for the control plane.
+    # No route here uses the control plane.
     app = create_admin_app(cast("ControlPlane", None), CollectorRegistry(), context)
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as made:
-        yield made
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as new_client:
+        yield new_client
 
 
 @asynccontextmanager
-async def working(clusters: Clusters, name: str) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def run_participants(
+    clusters: Clusters, name: str
+) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Run all participants."""
     store, cluster = await ClusterAdministration(clusters).find(name)
     never = asyncio.Event()
     tasks = [
-        asyncio.create_task(Participant(store, cluster, each).run(never))
-        for each in addresses(cluster)
+        asyncio.create_task(Participant(store, cluster, address).run(never))
+        for address in addresses(cluster)
     ]
     try:
         yield tasks
@@ -81,9 +83,9 @@ async def test_a_cluster_is_declared_rebalanced_and_dropped(
 ) -> None:
     name = f"c{uuid4().hex[:8]}"
     path = f"/admin/v1/clusters/{name}"
-    tried = await client.put(path, json={"queries": QUERIES}, params={"dry_run": True})
-    assert tried.status_code == 200
-    assert set(tried.json()["attributes"].values()) == {"customer"}
+    dry_run = await client.put(path, json={"queries": QUERIES}, params={"dry_run": True})
+    assert dry_run.status_code == 200
+    assert set(dry_run.json()["attributes"].values()) == {"customer"}
     assert (await client.get(path)).status_code == 404
     assert (await client.put(path, json={"queries": QUERIES})).status_code == 201
     assert (
@@ -94,31 +96,36 @@ async def test_a_cluster_is_declared_rebalanced_and_dropped(
     assert name in (await client.get("/admin/v1/clusters")).json()["items"]
     store, _ = await ClusterAdministration(clusters).find(name)
     rows: list[Any] = [(second / 1, {"customer": second % 50}) for second in range(100)]
-    async with working(clusters, name) as tasks:
+    async with run_participants(clusters, name) as tasks:
         for stream in QUERIES["streams"]:
             await store.append(stream, rows)
 
-        async def shown() -> dict[str, Any]:
-            found: dict[str, Any] = (await client.get(path)).json()
-            return found
+        async def show() -> dict[str, Any]:
+            document: dict[str, Any] = (await client.get(path)).json()
+            return document
 
         async def has_rows() -> bool:
-            return bool((await shown())["workers"]["worker:0"]["rows"])
+            return bool((await show())["workers"]["worker:0"]["rows"])
 
         await eventually(has_rows)
-        wanted = {"strategy": "mslb", "sender": "worker:0", "receiver": "worker:1", "amount": 10}
-        asked = await client.post(f"{path}/relocations", json=wanted)
-        assert (asked.status_code, asked.json()) == (202, wanted)
+        relocation = {
+            "strategy": "mslb",
+            "sender": "worker:0",
+            "receiver": "worker:1",
+            "amount": 10,
+        }
+        answer = await client.post(f"{path}/relocations", json=relocation)
+        assert (answer.status_code, answer.json()) == (202, relocation)
 
         async def is_done() -> bool:
-            found = (await shown())["relocations"]
-            return bool(found) and found[0]["phase"] == "done"
+            relocations = (await show())["relocations"]
+            return bool(relocations) and relocations[0]["phase"] == "done"
 
         await eventually(is_done)
         assert (await client.delete(f"{path}/relocations/1")).status_code == 202
         assert (await client.delete(path)).status_code == 204
         assert (await client.get(path)).status_code == 404
-        # One of the same name is another one: what is left of the former takes no part in it.
+        # A cluster of the same name is another one, without the leftovers of the former.
         assert (await client.put(path, json={"queries": QUERIES})).status_code == 201
         with pytest.raises(ClusterGone):
             await store.append("orders", [(200.0, None)])
@@ -127,17 +134,17 @@ async def test_a_cluster_is_declared_rebalanced_and_dropped(
             await later.append(stream, [*rows, *rows])  # more than they have read
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         assert any(task.done() and isinstance(task.exception(), ClusterGone) for task in tasks)
-        assert not (await shown())["workers"]["worker:0"]["rows"]
+        assert not (await show())["workers"]["worker:0"]["rows"]
     assert (await client.delete(path)).status_code == 204
 
 
-async def test_a_manager_that_does_not_run_is_not_asked_without_end(
+async def test_requests_to_a_manager_that_does_not_run_are_limited(
     client: httpx.AsyncClient,
 ) -> None:
     path = f"/admin/v1/clusters/c{uuid4().hex[:8]}"
     await client.put(path, json={"queries": QUERIES})
     answers = [await client.post(f"{path}/relocations", json={}) for _ in range(101)]
-    assert [each.status_code for each in answers] == [202] * 100 + [429]
+    assert [answer.status_code for answer in answers] == [202] * 100 + [429]
     await client.delete(path)
 
 
@@ -157,7 +164,7 @@ async def test_a_manager_that_does_not_run_is_not_asked_without_end(
         ("DELETE", f"{NONE}/relocations/first", None, "invalid", None),
     ],
 )
-async def test_what_is_wrong_is_a_problem(
+async def test_an_invalid_request_is_a_problem(
     client: httpx.AsyncClient,
     method: str,
     path: str,
@@ -168,10 +175,10 @@ async def test_what_is_wrong_is_a_problem(
     answer = await client.request(method, path, json=body)
     assert answer.json()["type"].endswith(f"/{problem}"), answer.text
     if pointer is not None:
-        assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+        assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
-async def test_a_worker_that_is_not_there_is_named(client: httpx.AsyncClient) -> None:
+async def test_an_unknown_worker_is_refused_with_its_location(client: httpx.AsyncClient) -> None:
     path = f"/admin/v1/clusters/c{uuid4().hex[:8]}"
     await client.put(path, json={"queries": QUERIES})
     answer = await client.post(f"{path}/relocations", json={"receiver": "worker:2"})

@@ -36,16 +36,16 @@ def call(redis_config: SystemConfig, late_replies: None, monkeypatch: pytest.Mon
     monkeypatch.setenv("PORTOLAN_COORDINATION_URL", redis_config.url)
 
     def run(*arguments: object) -> Result:
-        return CliRunner().invoke(cluster, [str(each) for each in arguments])
+        return CliRunner().invoke(cluster, [str(argument) for argument in arguments])
 
     return run
 
 
 def tuples() -> bytes:
     rows = [
-        {"stream": stream, "time_s": second + at / 10, "values": {"customer": second % 5}}
+        {"stream": stream, "time_s": second + index / 10, "values": {"customer": second % 5}}
         for second in range(20)
-        for at, stream in enumerate(("orders", "payments", "complaints"))
+        for index, stream in enumerate(("orders", "payments", "complaints"))
     ]
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
@@ -57,29 +57,29 @@ def test_the_commands_of_the_page(call: object, tmp_path: Path) -> None:
     (tmp_path / "tuples.ndjson").write_bytes(tuples())
     assert call("declare", name, tmp_path / "queries.json", "--partitions", 8).exit_code == 0
     assert "already" in call("declare", name, tmp_path / "queries.json").output
-    # Five customers of eight partitions: all that worker 0 has is little, and may be moved.
+    # Five customers in eight partitions: worker 0 has little, all of which can be moved.
     assert call("feed", name, tmp_path / "tuples.ndjson").exit_code == 0
     program = [sys.executable, "-c", "from app.cli import main; main()", "cluster", "work", name]
     process = subprocess.Popen(program, env=dict(os.environ))
     try:
-        asked = ("--strategy", "mslb", "--sender", "worker:0", "--receiver", "worker:1")
+        options = ("--strategy", "mslb", "--sender", "worker:0", "--receiver", "worker:1")
         expected = 5 * 4**3
         while len(call("results", name).output.splitlines()) < expected:
             time.sleep(0.1)
-        assert call("move", name, *asked, "--amount", 1_000).exit_code == 0
+        assert call("move", name, *options, "--amount", 1_000).exit_code == 0
         while True:
-            shown = orjson.loads(call("show", name).output)
-            if shown["relocations"] and shown["relocations"][0]["phase"] == "done":
+            document = orjson.loads(call("show", name).output)
+            if document["relocations"] and document["relocations"][0]["phase"] == "done":
                 break
             time.sleep(0.1)
     finally:
         process.terminate()
         assert process.wait() == 0
-    assert shown["relocations"][0]["partitions"] == [0, 2, 4, 6]
-    assert shown["workers"]["worker:0"]["orders"]["unhappy"]
+    assert document["relocations"][0]["partitions"] == [0, 2, 4, 6]
+    assert document["workers"]["worker:0"]["orders"]["unhappy"]
     emitted = [orjson.loads(line) for line in call("results", name).output.splitlines()]
     assert (
-        len({orjson.dumps(each["numbers"], option=orjson.OPT_SORT_KEYS) for each in emitted})
+        len({orjson.dumps(result["numbers"], option=orjson.OPT_SORT_KEYS) for result in emitted})
         == expected
     )
     assert len(emitted) == expected
@@ -87,7 +87,7 @@ def test_the_commands_of_the_page(call: object, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("feed", "none", "{file}"), "There is no cluster none"),
         (("show", "none"), "There is no cluster none"),
@@ -96,13 +96,13 @@ def test_the_commands_of_the_page(call: object, tmp_path: Path) -> None:
         (("work", "none", "worker:0"), "There is no cluster none"),
     ],
 )
-def test_what_cannot_be_done_is_said(
-    call: object, tmp_path: Path, arguments: tuple[str, ...], said: str
+def test_impossible_commands_are_explained(
+    call: object, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert callable(call)
     file = tmp_path / "queries.json"
     file.write_bytes(orjson.dumps(CHAIN))
-    result = call(*(each.format(file=file) for each in arguments))
+    result = call(*(argument.format(file=file) for argument in arguments))
     assert result.exit_code != 0
-    assert said in " ".join(result.output.split())
+    assert message in " ".join(result.output.split())
     assert "Traceback" not in result.output

@@ -1,4 +1,4 @@
-"""What a cluster keeps in Redis: bounded logs and queues, and each step once."""
+"""The state of a cluster in Redis: bounded logs and queues, and each step once."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.properties.relocation.scenario import WINDOW_S, batch_join, workload_
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig, late_replies: None) -> AsyncIterator[Redis]:
-    opened = connect(redis_config.url)
-    yield opened
-    await opened.aclose()
+    client = connect(redis_config.url)
+    yield client
+    await client.aclose()
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def name() -> str:
 
 @pytest.fixture
 async def store(redis: Redis, name: str) -> AsyncIterator[RedisClusterStore]:
-    opened = RedisClusterStore(redis, name)
-    assert await opened.declare({})
-    yield opened
+    new_store = RedisClusterStore(redis, name)
+    assert await new_store.declare({})
+    yield new_store
     await redis.srem("portolan:clusters", name)
     async for key in redis.scan_iter(match=f"*{name}*"):
         await redis.delete(key)
@@ -58,16 +58,16 @@ class InProcess:
         self.cluster = cluster()
         self.participants: dict[str, Participant] = {}
 
-    async def begin(self, address: str) -> None:
+    async def start(self, address: str) -> None:
         self.participants[address] = Participant(self.store, self.cluster, address)
         await self.participants[address].begin()
 
     async def run(self) -> None:
-        """Step until nobody has anything to do."""
+        """Step until no participant has any work."""
         for address in addresses(self.cluster):
             if address not in self.participants:
-                await self.begin(address)
-        while any([await each.step(0) for each in self.participants.values()]):
+                await self.start(address)
+        while any([await participant.step(0) for participant in self.participants.values()]):
             pass
 
 
@@ -83,21 +83,21 @@ async def test_logs_keep_what_windows_reach_and_no_more(store: RedisClusterStore
                 entries.append(LogEntry(len(entries) + 1, *rows[-1], time_s))
             await store.append(relation, rows)
         await running.run()
-        # Each of them makes its state anew, from logs that have just lost their beginning too.
+        # Each participant rebuilds its state, from logs that have just lost their beginning.
         for address in addresses(running.cluster):
-            await running.begin(address)
+            await running.start(address)
     window = 20 * WINDOW_S
     for relation in "AB":
-        kept = await store.log(relation, 0, 10_000)
-        assert window < len(kept) < 1_500 - window
-    found = await ProcessCluster(store, "", "").found()
-    assert found == batch_join(running.cluster.workload, history, keys=500)
+        logged = await store.log(relation, 0, 10_000)
+        assert window < len(logged) < 1_500 - window
+    results = await ProcessCluster(store, "", "").count_results()
+    assert results == batch_join(running.cluster.workload, history, keys=500)
 
 
 async def test_a_split_waits_for_workers_that_are_behind(store: RedisClusterStore) -> None:
     running = InProcess(store)
     for address in ("split:A", "worker:0", "worker:1"):
-        await running.begin(address)
+        await running.start(address)
     split = running.participants["split:A"]
     for second in range(100):
         await store.append("A", [(float(second), {"k": 1})])
@@ -118,7 +118,7 @@ async def test_a_full_log_refuses_more(
     await small.append("A", [(1.0, {"k": 1}), (2.0, None)])
     with pytest.raises(TooManyRequests):
         await small.append("A", [(3.0, None), (4.0, None)])
-    assert [each.number for each in await small.log("A", 0, 10)] == [1, 2]
+    assert [entry.number for entry in await small.log("A", 0, 10)] == [1, 2]
     await store.append("A", [(0.5, {"k": 1})])
     assert (await store.log("A", 2, 10))[0] == LogEntry(3, 0.5, {"k": 1}, 2.0)
 
@@ -126,24 +126,24 @@ async def test_a_full_log_refuses_more(
 async def test_an_append_whose_reply_is_lost_is_done_once(
     redis_config: SystemConfig, redis: Redis, store: RedisClusterStore, name: str
 ) -> None:
-    """The driver sends it again; the same tuples in another append are others."""
+    """The driver retries it; the same tuples in another append are new ones."""
     await store.append("A", [(1.0, {"k": 1})])
     async with proxied(redis_config) as (proxy, reached):
         client = connect(reached.url)
-        feeding = RedisClusterStore(client, name)
-        await feeding.layout()
+        writer = RedisClusterStore(client, name)
+        await writer.layout()
         proxy.loses = True
-        await feeding.append("A", [(2.0, {"k": 2}), (3.0, None)])
+        await writer.append("A", [(2.0, {"k": 2}), (3.0, None)])
         assert not proxy.loses
-        await feeding.append("A", [(2.0, {"k": 2})])
+        await writer.append("A", [(2.0, {"k": 2})])
         await client.aclose()
     expected = [(1.0, {"k": 1}), (2.0, {"k": 2}), (3.0, None), (2.0, {"k": 2})]
     logged = await store.log("A", 0, 10)
-    assert [(each.time_s, each.values) for each in logged] == expected
-    assert [each.number for each in logged] == [1, 2, 3, 4]
-    known = [key async for key in redis.scan_iter(match=f"*{name}*:append:*")]
-    assert len(known) == 3
-    assert all([0 < await redis.pttl(key) <= RETRIED_S * 1000 for key in known])
+    assert [(entry.time_s, entry.values) for entry in logged] == expected
+    assert [entry.number for entry in logged] == [1, 2, 3, 4]
+    keys = [key async for key in redis.scan_iter(match=f"*{name}*:append:*")]
+    assert len(keys) == 3
+    assert all([0 < await redis.pttl(key) <= RETRIED_S * 1000 for key in keys])
 
 
 async def test_a_step_is_committed_by_one_process(store: RedisClusterStore) -> None:

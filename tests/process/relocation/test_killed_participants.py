@@ -33,10 +33,10 @@ async def running(redis_config: SystemConfig, late_replies: None) -> AsyncIterat
     name = f"c{uuid4().hex[:12]}"
     redis = connect(redis_config.url)
     cluster = ProcessCluster(RedisClusterStore(redis, name), name, redis_config.url)
-    of = document(dict.fromkeys(RELATIONS, "k"))
-    of["queries"] = {"all": query(dict.fromkeys(RELATIONS, "k"), WINDOW_S)}
+    queries = document(dict.fromkeys(RELATIONS, "k"))
+    queries["queries"] = {"all": query(dict.fromkeys(RELATIONS, "k"), WINDOW_S)}
     await cluster.declare(
-        Declared(queries=of, workers=2, owners=[0, 0, 0, 1], lateness_s=2.0, adaptive=False)
+        Declared(queries=queries, workers=2, owners=[0, 0, 0, 1], lateness_s=2.0, adaptive=False)
     )
     yield cluster
     cluster.stop()
@@ -63,7 +63,7 @@ class Source:
             await self._log(relation, time_s, {"k": self.draw.randrange(5)})
 
     async def pass_by(self, windows: float) -> None:
-        """Let time go on: only heartbeats arrive."""
+        """Let time pass: only heartbeats arrive."""
         self.time_s += windows * WINDOW_S
         for relation in RELATIONS:
             await self._log(relation, self.time_s, None)
@@ -75,26 +75,26 @@ class Source:
         entries = self.history[relation]
         entries.append(LogEntry(len(entries) + 1, time_s, values, latest_s))
 
-    async def read(self) -> bool:
-        """Say whether splits have read all."""
+    async def is_read(self) -> bool:
+        """Return whether the splits have read all entries."""
         positions = await self.cluster.positions(RELATIONS)
         return all(positions[name] == len(self.history[name]) for name in RELATIONS)
 
 
-async def processed(cluster: ProcessCluster, source: Source) -> None:
+async def wait_until_processed(cluster: ProcessCluster, source: Source) -> None:
     """Wait until every worker has seen the latest watermark of every relation."""
 
     async def is_done() -> bool:
-        if not await source.read():
+        if not await source.is_read():
             return False
         latest = {name: source._latest_s[name] - 2.0 for name in RELATIONS}  # noqa: SLF001
-        seen = await cluster.store.field([SENDER, RECEIVER], "watermarks")
-        return all(each == latest for each in seen)
+        watermarks = await cluster.store.field([SENDER, RECEIVER], "watermarks")
+        return all(worker_watermarks == latest for worker_watermarks in watermarks)
 
     await until(is_done)
 
 
-async def reached(cluster: ProcessCluster, phase: str) -> None:
+async def wait_for_phase(cluster: ProcessCluster, phase: str) -> None:
     async def is_reached() -> bool:
         relocations = await cluster.relocations()
         return bool(relocations) and relocations[-1]["phase"] == phase
@@ -108,26 +108,26 @@ async def restart(cluster: ProcessCluster, address: str) -> None:
 
 
 async def check(cluster: ProcessCluster, source: Source) -> None:
-    await processed(cluster, source)
+    await wait_until_processed(cluster, source)
     expected = batch_join(workload_of(RELATIONS), source.history)
     assert expected.total() > 100
-    assert await cluster.found() == expected
+    assert await cluster.count_results() == expected
 
 
-async def started(running: ProcessCluster) -> Source:
-    for each in (*SPLITS, SENDER, RECEIVER, "manager"):
-        running.start(each)
+async def start_all(running: ProcessCluster) -> Source:
+    for address in (*SPLITS, SENDER, RECEIVER, "manager"):
+        running.start(address)
     source = Source(running)
     await source.append(120)
-    await processed(running, source)
+    await wait_until_processed(running, source)
     return source
 
 
 async def test_a_parallel_track_survives_whoever_is_killed(running: ProcessCluster) -> None:
-    source = await started(running)
+    source = await start_all(running)
     running.kill("split:C")
     await running.store.request(Relocate("ptlb", SENDER, RECEIVER, ALL))
-    await reached(running, "duplicating")
+    await wait_for_phase(running, "duplicating")
     # Two splits have switched, or will soon; the third one still sends old tuples.
     await source.append(30)
     await restart(running, SENDER)
@@ -135,21 +135,21 @@ async def test_a_parallel_track_survives_whoever_is_killed(running: ProcessClust
     running.start("split:C")
     await source.append(30)
     await restart(running, RECEIVER)
-    await processed(running, source)
+    await wait_until_processed(running, source)
     running.kill("manager")
     await source.pass_by(1.5)
 
-    async def purged() -> bool:
+    async def is_purged() -> bool:
         (relocations,) = await running.store.field([SENDER], "relocations")
         return bool(relocations == [0, 1])
 
-    await until(purged)
+    await until(is_purged)
     running.kill(SENDER)
     running.start("manager")
-    await reached(running, "deleting")
+    await wait_for_phase(running, "deleting")
     await source.append(30)
     running.start(SENDER)
-    await reached(running, "done")
+    await wait_for_phase(running, "done")
     await source.append(30)
     await restart(running, RECEIVER)
     await source.append(30)
@@ -157,30 +157,30 @@ async def test_a_parallel_track_survives_whoever_is_killed(running: ProcessClust
 
 
 async def test_moving_state_survives_whoever_is_killed(running: ProcessCluster) -> None:
-    source = await started(running)
+    source = await start_all(running)
     running.kill("split:C")
     await running.store.request(Relocate("mslb", SENDER, RECEIVER, ALL))
-    await reached(running, "deactivating")
+    await wait_for_phase(running, "deactivating")
     await source.append(30)
     await restart(running, SENDER)
-    # The receiver is not there when it is sent the groups, and tuples are buffered meanwhile.
+    # The receiver is down when the groups are sent to it; tuples are buffered meanwhile.
     running.kill(RECEIVER)
     running.start("split:C")
-    await reached(running, "moving")
+    await wait_for_phase(running, "moving")
     await restart(running, SENDER)
     await source.append(30)
-    # What is buffered becomes old, and still has its partners.
+    # Buffered tuples become old, and still have their partners.
     await source.pass_by(2)
     running.kill("split:C")
     running.start(RECEIVER)
-    await reached(running, "reactivating")
-    # It has the groups from a message that is gone, and makes them anew from the logs.
+    await wait_for_phase(running, "reactivating")
+    # It has the groups from a message that is gone, and rebuilds them from the logs.
     await restart(running, RECEIVER)
     await restart(running, "manager")
     await restart(running, "split:A")
     await source.append(30)
     running.start("split:C")
-    await reached(running, "done")
+    await wait_for_phase(running, "done")
     await source.append(30)
     await restart(running, RECEIVER)
     await source.append(30)
@@ -191,31 +191,31 @@ async def test_moving_state_survives_whoever_is_killed(running: ProcessCluster) 
 
 
 async def test_a_parallel_track_can_be_given_up(running: ProcessCluster) -> None:
-    source = await started(running)
+    source = await start_all(running)
     await running.store.request(Relocate("ptlb", SENDER, RECEIVER, ALL))
-    await reached(running, "duplicating")
+    await wait_for_phase(running, "duplicating")
     await source.append(60)
     running.kill(RECEIVER)
     await running.store.request(Cancel(1))
-    # What the receiver alone could emit it still has to.
-    await reached(running, "stopping")
+    # The receiver still has to emit the results that it alone can.
+    await wait_for_phase(running, "stopping")
     await source.append(30)
     running.start(RECEIVER)
-    await reached(running, "cancelled")
+    await wait_for_phase(running, "cancelled")
     await source.append(30)
     await check(running, source)
 
 
 async def test_moving_state_can_be_given_up_until_it_is_shipped(running: ProcessCluster) -> None:
-    source = await started(running)
+    source = await start_all(running)
     running.kill("split:C")
     await running.store.request(Relocate("mslb", SENDER, RECEIVER, ALL))
-    await reached(running, "deactivating")
+    await wait_for_phase(running, "deactivating")
     await source.append(30)
     await running.store.request(Cancel(1))
-    await reached(running, "resuming")
+    await wait_for_phase(running, "resuming")
     running.start("split:C")
-    await reached(running, "cancelled")
+    await wait_for_phase(running, "cancelled")
     await restart(running, SENDER)
     await source.append(30)
     await check(running, source)

@@ -67,10 +67,10 @@ class Bench:
         assert answer.status_code < 300, answer.text
 
     async def has_changes(self, object_id: str, count: int) -> bool:
-        """Whether the feed has so many changes of an object."""
+        """Whether the feed has a number of changes of an object."""
         parameters = {"after": "beginning", "limit": "1000"}
         page = (await self.client.get("changes", params=parameters)).json()
-        return bool([each["object"] for each in page["changes"]].count(object_id) == count)
+        return bool([change["object"] for change in page["changes"]].count(object_id) == count)
 
     async def offsets(self) -> dict[str, int]:
         """Return the number of the last tuple of each relation that is in a published batch."""
@@ -79,13 +79,13 @@ class Bench:
         progress = (await shared.standing_results.published(self.id)).progress
         return {name: offset.number for name, offset in progress.offsets.items()}
 
-    async def has_seen(self, class_name: str, objects: int) -> None:
-        """Wait until so many tuples of a class are in a published batch, and no more."""
+    async def wait_for_objects(self, class_name: str, objects: int) -> None:
+        """Wait until a number of tuples of a class, and no more, are in published batches."""
 
-        async def is_so() -> bool:
+        async def are_taken() -> bool:
             return (await self.offsets())[f"class:{class_name}"] >= objects
 
-        await eventually(is_so)
+        await eventually(are_taken)
         assert (await self.offsets())[f"class:{class_name}"] == objects
 
     async def create(self, document: dict[str, Any]) -> str:
@@ -118,8 +118,8 @@ class Bench:
     async def show(self, query: str) -> dict[str, Any]:
         answer = await self.client.get(f"standing-queries/{query}")
         assert answer.status_code == 200, answer.text
-        shown: dict[str, Any] = answer.json()
-        return shown
+        document: dict[str, Any] = answer.json()
+        return document
 
     async def page(self, query: str, **parameters: Any) -> dict[str, Any]:
         answer = await self.client.get(f"standing-queries/{query}/results", params=parameters)
@@ -129,33 +129,33 @@ class Bench:
 
     async def results(self, query: str) -> list[dict[str, Any]]:
         """Return all results, whose ids have no gap."""
-        found: list[dict[str, Any]] = []
-        while page := (await self.page(query, after=len(found), limit=1000))["results"]:
-            found += page
-        assert [each["id"] for each in found] == list(range(1, len(found) + 1))
-        return found
+        results: list[dict[str, Any]] = []
+        while page := (await self.page(query, after=len(results), limit=1000))["results"]:
+            results += page
+        assert [result["id"] for result in results] == list(range(1, len(results) + 1))
+        return results
 
-    async def finds(self, query: str, *expected: dict[str, Any]) -> None:
-        """Wait until a query has so many results, and compare their tuples in any order."""
+    async def expect_results(self, query: str, *expected: dict[str, Any]) -> None:
+        """Wait for the number of expected results, and compare their tuples in any order."""
 
         async def are_there() -> bool:
             return len(await self.results(query)) >= len(expected)
 
         await eventually(are_there)
-        tuples = [each["tuples"] for each in await self.results(query)]
+        tuples = [result["tuples"] for result in await self.results(query)]
         assert sorted(tuples, key=_text) == sorted(expected, key=_text)
 
-    async def has_taken_all(self) -> None:
+    async def wait_until_taken(self) -> None:
         """Wait until every tuple that was sent is in a published batch."""
 
-        async def is_so() -> bool:
-            taken = await self.offsets()
-            return all(taken.get(name, number) == number for name, number in self.numbers.items())
+        async def are_taken() -> bool:
+            offsets = await self.offsets()
+            return all(offsets.get(name, number) == number for name, number in self.numbers.items())
 
-        await eventually(is_so)
+        await eventually(are_taken)
 
     async def events(self, query: str, after: int, last: str) -> list[dict[str, Any]]:
-        """Read server-sent events after a result, until a text has come."""
+        """Read server-sent events after a result until a text arrives."""
         path = f"/v1/{self.database}/standing-queries/{query}/results"
         return await read_events(self.api, path, last, (b"last-event-id", b"%d" % after))
 
@@ -176,7 +176,7 @@ def pointers(answer: httpx.Response) -> Sequence[str]:
 
 @asynccontextmanager
 async def bench_on(started: Service, classes: dict[str, Any] = CLASSES) -> AsyncIterator[Bench]:
-    """Declare r, s, t and u in a database of their own."""
+    """Declare r, s, t and u in a new database."""
     database = await started.put_schema(classes)
     api = DataApi(
         started.mediator.data,

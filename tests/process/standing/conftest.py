@@ -24,18 +24,20 @@ async def started(
 
 @pytest.fixture
 async def bench(started: Service) -> AsyncIterator[Bench]:
-    async with bench_on(started) as opened:
-        yield opened
+    async with bench_on(started) as new_bench:
+        yield new_bench
 
 
 @pytest.fixture
 async def published(redis_config: SystemConfig) -> AsyncIterator[Published]:
     redis = Redis.from_url(redis_config.url)
-    opened = Published(redis)
-    assert await opened.results.put_query(opened.key, QUERY, 1)
-    assert await opened.leases.acquire(opened.lease.name, opened.lease.token, 600)
+    new_published = Published(redis)
+    assert await new_published.results.put_query(new_published.key, QUERY, 1)
+    assert await new_published.leases.acquire(
+        new_published.lease.name, new_published.lease.token, 600
+    )
     try:
-        yield opened
+        yield new_published
     finally:
-        await opened.results.clear(opened.key.database)
+        await new_published.results.clear(new_published.key.database)
         await redis.aclose()

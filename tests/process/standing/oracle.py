@@ -1,4 +1,4 @@
-"""What was published of standing queries, and what should have been: a join of the log."""
+"""Published results of standing queries, and the expected ones: a join of the log."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.unit.standing.batch_join import batch_join
 __all__ = ["Fault", "Recorder"]
 
 Fault: TypeAlias = Callable[[int], str]
-"""Says of each call to publish, by its number, what fails: nothing (''), before, after, lease."""
+"""Returns the failure of a call to publish, by its number: none (''), before, after or lease."""
 
-Found: TypeAlias = Counter[tuple[tuple[str, Any], ...]]
-"""Results, each as what its tuples have as `n`, by relation."""
+ResultCounts: TypeAlias = Counter[tuple[tuple[str, Any], ...]]
+"""Results, each as the `n` of its tuples by relation."""
 
 
 @dataclass
 class Recorder:
-    """Records what is published in one database, and lets calls fail.
+    """Records publications to one database, and lets calls fail.
 
-    Tuples have the position at which they were taken, each once. History comes before everything:
-    it has positions below zero.
+    Each tuple has one position, at which it was taken. History comes before everything, at
+    positions below zero.
     """
 
     _shared: Coordination
@@ -42,8 +42,8 @@ class Recorder:
     results: dict[str, list[bytes]] = field(default_factory=dict)
     sequences: list[int] = field(default_factory=list)
     calls: int = 0
-    under_way: int = 0
-    _known: set[tuple[str, int]] = field(default_factory=set)
+    calls_under_way: int = 0
+    _recorded_keys: set[tuple[str, int]] = field(default_factory=set)
     _progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
@@ -59,18 +59,18 @@ class Recorder:
         if database != self._database:
             return await self._publish(database, lease, sequence, publication)
         self.calls += 1
-        self.under_way += 1
+        self.calls_under_way += 1
         try:
-            await self._recorded(self.fault(self.calls), lease, sequence, publication)
+            await self._publish_with_fault(self.fault(self.calls), lease, sequence, publication)
         finally:
-            self.under_way -= 1
+            self.calls_under_way -= 1
         return None
 
     async def is_complete(self) -> bool:
-        """Whether all is recorded that was published: readers see it before the publisher does."""
-        return not self.under_way
+        """Whether every publication is recorded: readers see it before the publisher does."""
+        return not self.calls_under_way
 
-    async def _recorded(
+    async def _publish_with_fault(
         self, fault: str, lease: Lease, sequence: int, publication: Publication
     ) -> None:
         if fault == "before":
@@ -85,14 +85,14 @@ class Recorder:
     def _record(self, sequence: int, publication: Publication) -> None:
         assert sequence not in self.sequences
         self.sequences.append(sequence)
-        for each in publication.tuples:
-            if (each.stream, each.number) not in self._known:
-                self._known.add((each.stream, each.number))
-                self.log[self._position(each)] = each
+        for logged in publication.tuples:
+            if (logged.stream, logged.number) not in self._recorded_keys:
+                self._recorded_keys.add((logged.stream, logged.number))
+                self.log[self._position(logged)] = logged
         self._progress = publication.progress
         for query, state in publication.states.items():
             if state.name == READY:
-                self.ready.setdefault(query, self.end)  # it is ready again after a pause
+                self.ready.setdefault(query, self.end)  # a query becomes ready again after a pause
         for query, results in publication.results.items():
             self.results.setdefault(query, []).extend(results)
 
@@ -100,22 +100,24 @@ class Recorder:
     def end(self) -> int:
         return max(self.log, default=-1) + 1
 
-    def _position(self, each: LoggedTuple) -> int:
-        before = self._progress.offsets.get(each.stream)
-        if before is None or each.number <= before.number:
+    def _position(self, logged: LoggedTuple) -> int:
+        before = self._progress.offsets.get(logged.stream)
+        if before is None or logged.number <= before.number:
             return min([0, *self.log]) - 1
         return self.end
 
-    def found(self, query: str) -> Found:
-        """Return what was published of a query."""
+    def published(self, query: str) -> ResultCounts:
+        """Return the published results of a query."""
         documents = map(orjson.loads, self.results.get(query, ()))
         return Counter(
-            tuple(sorted((name.lower(), each["n"]) for name, each in document["tuples"].items()))
+            tuple(
+                sorted((name.lower(), values["n"]) for name, values in document["tuples"].items())
+            )
             for document in documents
         )
 
-    def expected(self, query: str, join: Join) -> Found:
-        """Join all that was logged: results whose last tuple came when the query was there."""
+    def expected(self, query: str, join: Join) -> ResultCounts:
+        """Join the log: results whose last tuple came after the query was ready."""
         log = list(self.log.items())
         joined = batch_join(query, join, log, self.ready[query], self.end)
         return Counter(

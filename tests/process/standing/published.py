@@ -48,16 +48,16 @@ class Published:
     async def after(self, position: ResultPosition) -> list[StoredResult]:
         return await self.results.results(self.key, position, 100)
 
-    async def found(self) -> list[bytes]:
-        return [each.document for each in await self.after(ResultPosition())]
+    async def documents(self) -> list[bytes]:
+        return [result.document for result in await self.after(ResultPosition())]
 
     async def batches(self) -> list[int]:
-        return [each.sequence async for each in self.results.batches(self.key.database)]
+        return [batch.sequence async for batch in self.results.batches(self.key.database)]
 
     async def state(self) -> dict[Any, Any]:
-        """Return all that Redis has of the database."""
+        """Return all keys of the database in Redis."""
         return await keys_under(self.redis, self.base)
 
     async def go_back(self, state: dict[Any, Any]) -> None:
-        """Let Redis lose what it has acknowledged since."""
+        """Roll the database in Redis back to a state."""
         await go_back(self.redis, self.base, state)

@@ -1,4 +1,4 @@
-"""What has waited while nobody took batches: nothing of it is late, and nothing waits for ever."""
+"""Backlogs from a time without batches: no tuple of them is late or waits for ever."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def shop(started: Service) -> AsyncIterator[Bench]:
 
 @asynccontextmanager
 async def nobody_takes_batches(bench: Bench) -> AsyncIterator[None]:
-    """Hold the lease of the database's queries meanwhile, as a holder that hangs would."""
+    """Hold the lease of the database's queries, as a hung holder would."""
     shared = bench.service.mediator.coordination
     assert shared is not None
     lease = Lease(f"standing:{bench.id}", unique())
@@ -56,7 +56,7 @@ async def nobody_takes_batches(bench: Bench) -> AsyncIterator[None]:
 
 
 async def test_tuples_behind_a_page_of_large_ones_are_not_late(bench: Bench) -> None:
-    """A page of them ends after 1 MiB; then the stream of small ones is at its end already."""
+    """A page of large tuples ends after 1 MiB, when the stream of small ones is read already."""
     await bench.declare("large", ["k", "text"])
     await bench.declare("small", ["k"])
     query = await bench.ready(LARGE)
@@ -65,9 +65,9 @@ async def test_tuples_behind_a_page_of_large_ones_are_not_late(bench: Bench) -> 
             large = [(float(n), {"k": n, "text": "x" * 4_096}) for n in range(first, first + 200)]
             await bench.send("large", *large)
         await bench.send("small", *((float(n), {"k": n}) for n in range(0, 1_000, 10)))
-    await bench.has_taken_all()
-    found = sorted(each["tuples"]["small"]["k"] for each in await bench.results(query))
-    assert found == list(range(0, 1_000, 10))
+    await bench.wait_until_taken()
+    keys = sorted(result["tuples"]["small"]["k"] for result in await bench.results(query))
+    assert keys == list(range(0, 1_000, 10))
 
 
 @pytest.mark.parametrize("taken_bytes", [class_intake.TAKEN_BYTES, 1], ids=["at once", "a few"])
@@ -82,22 +82,22 @@ async def test_an_object_behind_the_changes_of_others_is_not_late(
         await shop.write("c1", name="n1")
         await eventually(lambda: shop.has_changes("c1", 1))
         await shop.send("s", (time() + 100, {"b": "n1"}))
-    await shop.finds(query, {"visit": {"b": "n1"}, "customer": {"id": "c1", "name": "n1"}})
+    await shop.expect_results(query, {"visit": {"b": "n1"}, "customer": {"id": "c1", "name": "n1"}})
 
 
 async def test_a_stream_waits_for_a_feed_that_goes_on_up_to_where_it_was(
     shop: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no further: its tuple is of an hour later, which changes do not reach meanwhile."""
+    """And no further: its tuple is an hour ahead, which changes do not reach meanwhile."""
     query = await shop.ready(VISITS | {"window_s": 3_600})
     await shop.write("c1", name="n1")
-    await shop.has_seen("customers", 1)
+    await shop.wait_for_objects("customers", 1)
     subscriptions = shop.service.mediator.changes.subscriptions
     assert subscriptions is not None
     now = subscriptions.now
 
     async def now_of_a_busy_feed(database: str) -> FeedPosition:
-        """Each look at the end of the feed finds another one."""
+        """Return a later end of the feed at every call."""
         id_ = unique()
         await shop.service.create(shop.database, "others", id_)
         await eventually(lambda: shop.has_changes(id_, 1))
@@ -105,13 +105,13 @@ async def test_a_stream_waits_for_a_feed_that_goes_on_up_to_where_it_was(
 
     monkeypatch.setattr(subscriptions, "now", now_of_a_busy_feed)
     await shop.send("s", (time() + 3_000, {"b": "n1"}))
-    await shop.finds(query, {"visit": {"b": "n1"}, "customer": {"id": "c1", "name": "n1"}})
+    await shop.expect_results(query, {"visit": {"b": "n1"}, "customer": {"id": "c1", "name": "n1"}})
 
 
 async def test_a_holder_that_reads_less_at_once_than_the_one_before_holds_streams_up_to_there(
     shop: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else what it has read would seem to be late, and nothing would wait for the rest."""
+    """Otherwise its tuples would seem late, and no stream would wait for the remaining ones."""
     monkeypatch.setattr(class_intake, "TAKEN_BYTES", 1)
     mediator = shop.service.mediator
     subscriptions = mediator.changes.subscriptions

@@ -1,4 +1,4 @@
-"""Results over HTTP equal a join of all logged tuples, whatever fails, and whatever is paused."""
+"""Results over HTTP equal a join of all logged tuples, whatever fails or is paused."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ async def recorder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     assert shared is not None
     for name, attributes in STREAMS.items():
         await bench.declare(f"n{name}", attributes)
-    recording = Recorder(shared, bench.id)
-    yield recording
-    recording.stop()
+    new_recorder = Recorder(shared, bench.id)
+    yield new_recorder
+    new_recorder.stop()
 
 
 def query(random: Random, *names: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ async def test_results_equal_a_join_of_the_log_whatever_fails(
     bench: Bench, recorder: Recorder, seed: int
 ) -> None:
     random = Random(seed)
-    # Of six publications in turn three fail, each in another way, at every step that there is.
+    # Of six publications in turn three fail, each at another step.
     recorder.fault = lambda call: FAULTS[call % 3] if call % 2 else ""
     sender = Sender(bench, random)
     await sender.send()
@@ -87,7 +87,7 @@ async def test_results_equal_a_join_of_the_log_whatever_fails(
     for step in range(24):
         await sender.send()
         if step % 4 == 3:
-            await bench.has_taken_all()
+            await bench.wait_until_taken()
         if step == 7:
             queries.append(await bench.ready(query(random, "ns", "nt", "nu")))
             queries.append(await bench.ready(query(random, "nt", "nu")))
@@ -101,19 +101,19 @@ async def test_results_equal_a_join_of_the_log_whatever_fails(
         if step == 15:
             assert (await bench.client.delete(f"standing-queries/{queries[0]}")).status_code == 204
     await bench.resume(queries[2])
-    await bench.has_taken_all()
-    for each in queries[1:]:
-        await eventually(partial(bench.has_state, each, "ready"))
+    await bench.wait_until_taken()
+    for query_id in queries[1:]:
+        await eventually(partial(bench.has_state, query_id, "ready"))
     await eventually(recorder.is_complete)
     assert sum(map(len, recorder.results.values())) > 50
-    for each in queries[1:]:
-        assert recorder.found(each) == recorder.expected(each, joins[each])
-        assert max(recorder.found(each).values()) == 1
+    for query_id in queries[1:]:
+        assert recorder.published(query_id) == recorder.expected(query_id, joins[query_id])
+        assert max(recorder.published(query_id).values()) == 1
         over_http = Counter(
             tuple(sorted((name, t["n"]) for name, t in result["tuples"].items()))
-            for result in await bench.results(each)
+            for result in await bench.results(query_id)
         )
-        assert over_http == recorder.found(each)
+        assert over_http == recorder.published(query_id)
 
 
 async def _joins(bench: Bench) -> dict[str, Join]:

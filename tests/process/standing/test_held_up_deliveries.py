@@ -34,24 +34,24 @@ class HandClock(SystemClock):
 
 
 class AwayPlane:
-    """What deliveries know of the data plane: whether there is a newer schema."""
+    """The data plane as deliveries use it: to look for a newer schema."""
 
     def __init__(self, route: DatabaseRoute) -> None:
         self.by_id = {route.id: route}
-        self.looks, self.is_away = 0, False
+        self.lookups, self.is_away = 0, False
 
     @property
     def model(self) -> AwayPlane:
         return self
 
     async def route(self, _database: str, _class: str) -> None:
-        self.looks += 1
+        self.lookups += 1
         if self.is_away:
             raise Unavailable("It is down.", system="catalogue")
 
 
 class Delivering:
-    """Delivers what is published, by a clock that is set."""
+    """Delivers published results by a clock that a test sets."""
 
     def __init__(self, published: Published) -> None:
         self.published, self.clock = published, HandClock()
@@ -59,9 +59,9 @@ class Delivering:
         route = DatabaseRoute(Schema(database), {}, database)
         self.plane = AwayPlane(route)
         self.streams = RedisEventStreams(published.redis)
-        nobody, plane = cast(Any, None), cast(Any, self.plane)  # parts of them are enough
+        unused, plane = cast(Any, None), cast(Any, self.plane)  # deliveries use only some members
         context = HolderContext(
-            plane, nobody, self.streams, published.results, nobody, "one", self.clock
+            plane, unused, self.streams, published.results, unused, "one", self.clock
         )
         self.deliveries = Deliveries(context, route, published.lease)
 
@@ -73,8 +73,8 @@ class Delivering:
         await self.deliveries.deliver({self.published.key.query: QUERY}, {"pairs": PAIRS})
 
     async def values(self) -> list[Any]:
-        found = (await self.streams.read(self.name, 0, 100)).tuples
-        return [each.values["k"] for each in found]
+        tuples = (await self.streams.read(self.name, 0, 100)).tuples
+        return [tuple_.values["k"] for tuple_ in tuples]
 
     @property
     def name(self) -> StreamKey:
@@ -84,9 +84,9 @@ class Delivering:
 @pytest.fixture
 async def delivering(published: Published, monkeypatch: pytest.MonkeyPatch) -> Delivering:
     monkeypatch.setattr(delivery, "MAX_WAITING", 2)
-    opened = Delivering(published)
-    assert await opened.streams.declare(opened.name, PAIRS, 1)
-    return opened
+    new_delivering = Delivering(published)
+    assert await new_delivering.streams.declare(new_delivering.name, PAIRS, 1)
+    return new_delivering
 
 
 async def test_batches_wait_before_results_are_removed_that_the_catalogue_holds_up(
@@ -100,7 +100,7 @@ async def test_batches_wait_before_results_are_removed_that_the_catalogue_holds_
     for _ in range(3):
         await delivering.deliver()
         assert delivering.deliveries.is_held_up
-    assert delivering.plane.looks == 1, "each look may take seconds"
+    assert delivering.plane.lookups == 1, "each lookup can take seconds"
     delivering.plane.is_away = False
     delivering.clock.now_s += 5.0
     await delivering.deliver()
@@ -108,13 +108,13 @@ async def test_batches_wait_before_results_are_removed_that_the_catalogue_holds_
     assert await delivering.values() == [1, 2, 3]
 
 
-async def test_a_stream_without_room_is_not_tried_at_every_turn(delivering: Delivering) -> None:
+async def test_a_stream_without_room_is_not_tried_in_every_round(delivering: Delivering) -> None:
     await delivering.streams.append(delivering.name, [NewTuple(0.0, b'{"k": 0}')] * 3)
     await delivering.publish(0, 1)
     for _ in range(3):
         await delivering.deliver()
-    assert delivering.plane.looks == 1
+    assert delivering.plane.lookups == 1
     delivering.clock.now_s += 0.25
     await delivering.deliver()
-    assert delivering.plane.looks == 2
+    assert delivering.plane.lookups == 2
     assert await delivering.values() == [0, 0, 0]

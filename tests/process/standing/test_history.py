@@ -1,4 +1,4 @@
-"""What a query reads of the history of its streams: what its window reaches, in pages."""
+"""The history of its streams that a query reads: the reach of its window, in pages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.process.standing.bench import Bench
 from tests.process.standing.oracle import Recorder
 
 PAIR: dict[str, Any] = {"relations": ["r", "s"], "predicates": [["r.a", "s.a"]]}
-AT_ONCE = 3_000
-"""Tuples that may be in memory: a page, and a range of a stream that is looked at for its times."""
+MAX_AT_ONCE = 3_000
+"""Maximum of tuples in memory: a page, and a range of a stream that is searched by time."""
 
 
 def coordination(bench: Bench) -> Coordination:
@@ -27,15 +27,15 @@ def coordination(bench: Bench) -> Coordination:
 
 
 class Readings:
-    """The tuples that are read of streams until the first of them are taken.
+    """Counts the tuples that are read from streams.
 
     Attributes:
-        count: How many were read.
-        at_once: How many were read at most without anything being published between.
+        count: Tuples read.
+        max_at_once: Maximum of tuples read between two publications.
     """
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = self.at_once = self._since = 0
+        self.count = self.max_at_once = self._unpublished = 0
         self._streams = coordination(bench).event_streams
         self._results = coordination(bench).standing_results
         self._read, self._publish = self._streams.read, self._results.publish
@@ -47,23 +47,26 @@ class Readings:
     ) -> TuplePage:
         page = await self._read(key, after, limit, wait_s)
         self.count += len(page.tuples)
-        self._since += len(page.tuples)
-        self.at_once = max(self.at_once, self._since)
+        self._unpublished += len(page.tuples)
+        self.max_at_once = max(self.max_at_once, self._unpublished)
         return page
 
     async def publish(self, *arguments: Any) -> None:
-        self._since = 0
+        self._unpublished = 0
         await self._publish(*arguments)
 
 
 async def logged(bench: Bench) -> list[LoggedTuple]:
     batches = coordination(bench).standing_results.batches(bench.id)
-    return [each async for batch in batches for each in batch.tuples]
+    return [tuple_ async for batch in batches for tuple_ in batch.tuples]
 
 
 async def fill(bench: Bench, name: str, times: Sequence[float]) -> None:
     for start in range(0, len(times), 500):
-        new = [(time_s, {"a": start + at}) for at, time_s in enumerate(times[start : start + 500])]
+        new = [
+            (time_s, {"a": start + offset})
+            for offset, time_s in enumerate(times[start : start + 500])
+        ]
         await bench.send(name, *new)
 
 
@@ -76,11 +79,11 @@ async def test_what_no_window_reaches_is_not_read(
     await bench.send("s", (20_001, {"a": 0}))
     readings = Readings(bench, monkeypatch)
     query = await bench.ready({**PAIR, "window_s": 2})
-    times = [each.time_s for each in await logged(bench) if each.stream == "r"]
+    times = [tuple_.time_s for tuple_ in await logged(bench) if tuple_.stream == "r"]
     assert sorted(times) == [20_000.0, 20_001.0, 20_002.5]
     assert readings.count <= 6_000
     await bench.send("s", (20_002, {"a": 9_999}), (20_002, {"a": 10_000}))
-    await bench.finds(query, {"r": {"a": 10_000}, "s": {"a": 10_000}})
+    await bench.expect_results(query, {"r": {"a": 10_000}, "s": {"a": 10_000}})
 
 
 async def test_what_all_is_needed_of_is_read_in_pages(
@@ -90,7 +93,7 @@ async def test_what_all_is_needed_of_is_read_in_pages(
     readings = Readings(bench, monkeypatch)
     await bench.ready({**PAIR, "window_s": 3_600})
     assert len(await logged(bench)) == 20_000
-    assert readings.at_once <= AT_ONCE
+    assert readings.max_at_once <= MAX_AT_ONCE
 
 
 async def test_what_a_stream_removes_meanwhile_is_left_out(
@@ -113,36 +116,36 @@ async def test_what_a_stream_removes_meanwhile_is_left_out(
     await bench.ready({**pair, "window_s": 3_600, "lateness_s": 3_600})
     first = (await streams.report(key)).first
     assert first > 1
-    history = [each.number for each in await logged(bench) if each.number <= 5_000]
+    history = [tuple_.number for tuple_ in await logged(bench) if tuple_.number <= 5_000]
     assert sorted(history) == list(range(first, 5_001))
-    assert "is not kept" not in caplog.text  # as the reason for which it was begun again
+    assert "is not kept" not in caplog.text  # as the reason of a restart
 
 
 @pytest.fixture
 async def recorder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Recorder]:
     monkeypatch.setattr(holding, "PAUSE_S", 0.01)
-    recording = Recorder(coordination(bench), bench.id)
-    yield recording
-    recording.stop()
+    new_recorder = Recorder(coordination(bench), bench.id)
+    yield new_recorder
+    new_recorder.stop()
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_the_history_is_what_a_window_reaches_of_all_that_is_kept(
     bench: Bench, recorder: Recorder, seed: int
 ) -> None:
-    """Times are in no order, and holders die on the way, between pages and after a publication."""
+    """Times are unordered, and holders die between pages and after a publication."""
     draw = Random(seed)
     sent: dict[str, list[float]] = {}
     for name in "rs":
-        around = [draw.uniform(0, 50) for _ in range(8)]
+        centres = [draw.uniform(0, 50) for _ in range(8)]
         sent[name] = [
-            centre + draw.expovariate(1) for centre in around for _ in range(draw.randrange(1_500))
+            centre + draw.expovariate(1) for centre in centres for _ in range(draw.randrange(1_500))
         ]
         await fill(bench, name, sent[name])
     recorder.fault = lambda call: ("before", "after", "lease")[call % 3] if call % 2 else ""
     window_s, lateness_s = draw.choice([1, 10, 40]), draw.choice([0, 3])
     await bench.ready({**PAIR, "window_s": window_s, "lateness_s": lateness_s})
-    found = await logged(bench)
+    tuples = await logged(bench)
     latest_s = float("-inf")
     for name in "rs":  # the order in which their history is taken
         latest_s = max(latest_s, *sent[name])
@@ -151,6 +154,8 @@ async def test_the_history_is_what_a_window_reaches_of_all_that_is_kept(
             for number, time_s in enumerate(sent[name], 1)
             if latest_s - lateness_s - time_s <= window_s
         ]
-        of_stream = sorted((each.number, each.time_s) for each in found if each.stream == name)
-        assert of_stream == expected
+        history = sorted(
+            (tuple_.number, tuple_.time_s) for tuple_ in tuples if tuple_.stream == name
+        )
+        assert history == expected
         assert expected

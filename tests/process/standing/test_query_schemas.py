@@ -1,4 +1,4 @@
-"""Standing queries of a schema that a process has not seen yet, which executes or creates some."""
+"""A process executes and creates standing queries on a schema that it has not seen yet."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.process.late_plane import LatePlane, holding
 from tests.process.service import Service, field_on
 from tests.process.standing.bench import Q1, Bench, bench_on
 
-NAMED: Final = {"fields": {"name": field_on("postgres")}}
-OLD: Final = {"things": NAMED, "labels": NAMED}
-SIZED: Final = {"fields": {**NAMED["fields"], "size": field_on("postgres", "integer")}}
-NEW: Final = {**OLD, "things": SIZED, "parts": NAMED}
+WITH_NAME: Final = {"fields": {"name": field_on("postgres")}}
+OLD: Final = {"things": WITH_NAME, "labels": WITH_NAME}
+WITH_SIZE: Final = {"fields": {**WITH_NAME["fields"], "size": field_on("postgres", "integer")}}
+NEW: Final = {**OLD, "things": WITH_SIZE, "parts": WITH_NAME}
 
 
 def joined(class_name: str, field: str, stream: str, attribute: str) -> dict[str, Any]:
@@ -42,8 +42,8 @@ async def bench(started: Service) -> AsyncIterator[Bench]:
         yield opened
 
 
-def late(bench: Bench, plane: LatePlane) -> HolderContext:
-    """Return what the late process has of standing queries."""
+def late_context(bench: Bench, plane: LatePlane) -> HolderContext:
+    """Return the holder context of the late process."""
     mediator = bench.service.mediator
     shared, subscriptions = mediator.coordination, mediator.changes.subscriptions
     assert shared is not None
@@ -60,18 +60,18 @@ def late(bench: Bench, plane: LatePlane) -> HolderContext:
 
 
 @asynccontextmanager
-async def held(context: HolderContext, database_id: str) -> AsyncIterator[None]:
-    """Hold the queries of a database, before there are any."""
+async def hold_queries(context: HolderContext, database_id: str) -> AsyncIterator[None]:
+    """Hold the queries of a database before it has any."""
     run = StandingHolder(context, database_id).run()
     async with holding(context.leases, f"standing:{database_id}", run):
         yield
 
 
-async def test_a_query_over_a_class_and_over_a_field_that_are_new_is_not_stopped(
+async def test_queries_over_a_new_class_and_a_new_field_are_not_stopped(
     bench: Bench,
 ) -> None:
     plane = LatePlane(bench.service.mediator.data)
-    async with held(late(bench, plane), bench.id):
+    async with hold_queries(late_context(bench, plane), bench.id):
         await bench.ready(Q1)
         plane.answers = False
         await bench.service.mediator.control.set_schema(bench.database, {"classes": NEW})
@@ -84,7 +84,7 @@ async def test_a_query_over_a_class_and_over_a_field_that_are_new_is_not_stopped
             await eventually(lambda query=query: bench.has_state(query, "ready"))  # type: ignore[misc]
 
 
-async def test_a_circle_through_a_query_over_a_field_that_is_new_is_refused(bench: Bench) -> None:
+async def test_a_cycle_through_a_query_over_a_new_field_is_refused(bench: Bench) -> None:
     plane = LatePlane(bench.service.mediator.data)
     await bench.service.mediator.control.set_schema(bench.database, {"classes": NEW})
     sizes = {"stream": "s", "values": {"a": "s.a", "b": "c.size"}}
@@ -95,7 +95,7 @@ async def test_a_circle_through_a_query_over_a_field_that_is_new_is_refused(benc
         cast(DataPlane, plane),
         DataOptions(cursor_key=b"key"),
         lambda _: None,
-        DataServices(standing=StandingQueries(late(bench, plane))),
+        DataServices(standing=StandingQueries(late_context(bench, plane))),
     )
     base = f"http://localhost/v1/{bench.database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:

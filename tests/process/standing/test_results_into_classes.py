@@ -54,34 +54,34 @@ async def bench(started: Service, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield opened
 
 
-async def sends(bench: Bench, *names: str | None) -> None:
-    """Make a result of each name."""
+async def send_names(bench: Bench, *names: str | None) -> None:
+    """Produce a result of each name."""
     await bench.send("x", (1, {"n": 7}))
     for name in names:
         await bench.send("y", (1, {"n": 7, "name": name}))
-        await bench.has_taken_all()
+        await bench.wait_until_taken()
 
 
-async def found(bench: Bench, path: str) -> dict[str, Any] | None:
+async def get_object(bench: Bench, path: str) -> dict[str, Any] | None:
     answer = await bench.client.get(path)
     assert answer.status_code in (200, 404), answer.text
     return answer.json() if answer.status_code == 200 else None
 
 
-async def there(bench: Bench, path: str) -> dict[str, Any]:
+async def wait_for_object(bench: Bench, path: str) -> dict[str, Any]:
     """Wait for an object, and return it."""
-    await eventually(lambda: is_there(bench, path))
-    shown = await found(bench, path)
-    assert shown is not None
-    return shown
+    await eventually(lambda: object_exists(bench, path))
+    document = await get_object(bench, path)
+    assert document is not None
+    return document
 
 
-async def is_there(bench: Bench, path: str) -> bool:
-    return await found(bench, path) is not None
+async def object_exists(bench: Bench, path: str) -> bool:
+    return await get_object(bench, path) is not None
 
 
 class Faults:
-    """What happens to the bench's deliveries, in the place of systems and coordination Redis."""
+    """Faults of the bench's deliveries, instead of those of systems and coordination Redis."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         shared = bench.service.mediator.coordination
@@ -115,13 +115,13 @@ class Faults:
         await self._put(key, *args)
 
     async def reaches(self, writes: int) -> None:
-        """Wait for so many more attempts to write."""
-        most = self.writes + writes
+        """Wait for more attempts to write."""
+        target = self.writes + writes
 
-        async def is_so() -> bool:
-            return self.writes >= most
+        async def are_reached() -> bool:
+            return self.writes >= target
 
-        await eventually(is_so)
+        await eventually(are_reached)
 
 
 @pytest.fixture
@@ -140,16 +140,16 @@ async def test_results_are_objects_that_another_query_reads(bench: Bench) -> Non
     await bench.send("x", (1, {"n": 7}))
     await bench.send("y", (1, {"n": 7}))
     id_ = f"{query}-1"
-    assert await there(bench, f"pairs/{id_}") == {"id": id_, "n": 7, "share": 7.0}
+    assert await wait_for_object(bench, f"pairs/{id_}") == {"id": id_, "n": 7, "share": 7.0}
     await bench.write("ada", name=id_, city="Oslo")
-    await bench.finds(
+    await bench.expect_results(
         chained,
         {
             "p": {"id": id_, "n": 7, "share": 7.0},
             "c": {"id": "ada", "name": id_, "city": "Oslo"},
         },
     )
-    # What leads back, at once or through another query, is refused.
+    # Cycles are refused, direct or through another query.
     direct = {**reading, "into": {"class": "pairs", "values": {"n": "p.n"}}}
     around = {**reading, "into": {"stream": "x", "values": {"n": "p.n"}}}
     for document, pointer in ((direct, "/into/class"), (around, "/into/stream")):
@@ -167,13 +167,15 @@ async def test_each_result_is_written_once_wherever_deliveries_fail(
         faults.is_written = step == "unknown"
         faults.fails_to_write = lambda number: bool(number % 2)
     query = await bench.ready(JOIN)
-    await sends(bench, *map(str, range(6)))
+    await send_names(bench, *map(str, range(6)))
     for number in range(6):
-        shown = await there(bench, f"hits/{query}-{number + 1}")
-        assert (shown["n"], shown["name"], shown["city"]) == (7, str(number), "Rome")
+        document = await wait_for_object(bench, f"hits/{query}-{number + 1}")
+        assert (document["n"], document["name"], document["city"]) == (7, str(number), "Rome")
     await eventually(partial(has_delivered, bench, query, 6))
-    assert await found(bench, f"hits/{query}-7") is None
-    assert max(faults.writes, faults.notes) > 1  # the first one failed, of as many results as came
+    assert await get_object(bench, f"hits/{query}-7") is None
+    assert (
+        max(faults.writes, faults.notes) > 1
+    )  # the first one failed, with all results of its time
     # Written twice, an object would have two changes.
     for number in range(6):
         await eventually(partial(bench.has_changes, f"{query}-{number + 1}", 1))
@@ -182,20 +184,20 @@ async def test_each_result_is_written_once_wherever_deliveries_fail(
 async def has_delivered(bench: Bench, query: str, number: int) -> bool:
     shared = bench.service.mediator.coordination
     assert shared is not None
-    at = (await shared.standing_results.deliveries(bench.id)).get(query)
-    return at is not None and at.done == number
+    delivery = (await shared.standing_results.deliveries(bench.id)).get(query)
+    return delivery is not None and delivery.done == number
 
 
 @pytest.mark.parametrize("joined", [False, True])
-async def test_what_clients_have_made_of_an_object_stays(
+async def test_writes_of_clients_to_an_object_stay(
     bench: Bench, faults: Faults, joined: bool
 ) -> None:
     faults.fails_to_note = lambda _: True
     query = await bench.ready(INTO_PAIRS if joined else JOIN)
     base = f"{'pairs' if joined else 'hits'}/{query}"
-    await sends(bench, "a", "b", "c")
+    await send_names(bench, "a", "b", "c")
     for number in (1, 2, 3):
-        await there(bench, f"{base}-{number}")
+        await wait_for_object(bench, f"{base}-{number}")
     headers = {"content-type": "application/merge-patch+json"}
     answer = await bench.client.patch(f"{base}-1", content=b'{"n": 1}', headers=headers)
     assert answer.status_code == 200, answer.text
@@ -204,44 +206,44 @@ async def test_what_clients_have_made_of_an_object_stays(
     await faults.reaches(writes=3)
     faults.fails_to_note = lambda _: False
     await eventually(partial(has_delivered, bench, query, 3))
-    shown = [await found(bench, f"{base}-{number}") for number in (1, 2, 3)]
-    assert [each and each["n"] for each in shown] == [1, None, 7]
+    documents = [await get_object(bench, f"{base}-{number}") for number in (1, 2, 3)]
+    assert [document and document["n"] for document in documents] == [1, None, 7]
 
 
 async def test_an_outage_holds_results_up_and_no_other_query(bench: Bench, faults: Faults) -> None:
     faults.fails_to_write, faults.is_written = lambda _: True, False
     query = await bench.ready(JOIN)
     other = await bench.ready({**JOIN, "into": {"stream": "u", "values": {"c": "x.n"}}})
-    await sends(bench, "a")
+    await send_names(bench, "a")
     tuples = {"x": {"n": 7}, "y": {"n": 7, "name": "a"}}
-    await bench.finds(query, tuples)
-    await bench.finds(other, tuples)
+    await bench.expect_results(query, tuples)
+    await bench.expect_results(other, tuples)
     await faults.reaches(writes=3)
-    assert await found(bench, f"hits/{query}-1") is None
+    assert await get_object(bench, f"hits/{query}-1") is None
     assert await bench.has_state(query, "ready")
     faults.fails_to_write = lambda _: False
-    assert (await there(bench, f"hits/{query}-1"))["name"] == "a"
+    assert (await wait_for_object(bench, f"hits/{query}-1"))["name"] == "a"
 
 
-async def test_what_a_query_has_found_before_it_was_stopped_is_written(
+async def test_results_from_before_a_query_was_stopped_are_written(
     bench: Bench, faults: Faults
 ) -> None:
     faults.fails_to_write, faults.is_written = lambda _: True, False
     query = await bench.ready(JOIN)
-    await sends(bench, "a", "b")
+    await send_names(bench, "a", "b")
     await faults.reaches(writes=2)
     await bench.streams.drop(StreamKey(bench.id, "x"))
-    await stopped(bench, query)
-    # Another replica goes on, which has not known the query before.
+    await wait_until_stopped(bench, query)
+    # Another replica, which does not know the query, takes over.
     faults.fails_to_note = lambda number: number == 1
     faults.fails_to_write = lambda _: False
-    await there(bench, f"hits/{query}-1")
+    await wait_for_object(bench, f"hits/{query}-1")
     await eventually(partial(has_delivered, bench, query, 2))
-    assert (await there(bench, f"hits/{query}-2"))["name"] == "b"
+    assert (await wait_for_object(bench, f"hits/{query}-2"))["name"] == "b"
 
 
-async def stopped(bench: Bench, query: str) -> str:
-    """Wait until a query is stopped, and return why."""
+async def wait_until_stopped(bench: Bench, query: str) -> str:
+    """Wait until a query is stopped, and return the reason."""
     await eventually(lambda: bench.has_state(query, "stopped"))
     return str((await bench.show(query))["detail"])
 
@@ -252,9 +254,9 @@ async def test_results_that_are_removed_before_they_are_written_stop_the_query(
     monkeypatch.setattr(standing_results, "MAX_RESULTS", 2)
     faults.fails_to_write, faults.is_written = lambda _: True, False
     query = await bench.ready(JOIN)
-    await sends(bench, "a")
+    await send_names(bench, "a")
     await bench.send("y", *[(1, {"n": 7})] * 200)
-    assert "takes results too slowly" in await stopped(bench, query)
+    assert "takes results too slowly" in await wait_until_stopped(bench, query)
 
 
 async def test_a_result_that_the_class_refuses_stops_the_query_and_no_earlier_one(
@@ -262,12 +264,12 @@ async def test_a_result_that_the_class_refuses_stops_the_query_and_no_earlier_on
 ) -> None:
     query = await bench.ready(JOIN)
     other = await bench.ready({**JOIN, "into": {"class": "hits", "values": {"n": "x.n"}}})
-    await sends(bench, "a", "too long")
-    detail = await stopped(bench, query)
+    await send_names(bench, "a", "too long")
+    detail = await wait_until_stopped(bench, query)
     assert "does not take the result 2: /into/values/name must be at most 5" in detail
-    assert (await there(bench, f"hits/{query}-1"))["name"] == "a"
-    assert await found(bench, f"hits/{query}-2") is None
-    await there(bench, f"hits/{other}-2")
+    assert (await wait_for_object(bench, f"hits/{query}-1"))["name"] == "a"
+    assert await get_object(bench, f"hits/{query}-2") is None
+    await wait_for_object(bench, f"hits/{other}-2")
     assert await bench.has_state(other, "ready")
 
 
@@ -275,9 +277,9 @@ async def test_another_result_under_the_same_number_is_noticed(
     bench: Bench, redis_config: SystemConfig
 ) -> None:
     query = await bench.ready(JOIN)
-    await sends(bench, "a")
+    await send_names(bench, "a")
     await eventually(partial(has_delivered, bench, query, 1))
-    # The coordination Redis returns to an older state, and executes otherwise.
+    # The coordination Redis rolls back, and another execution gives another result.
     async with Redis.from_url(redis_config.url) as redis:
         base = f"{{portolan:standing:{bench.id}}}:"
         entries: Any = await redis.xrange(f"{base}results:{query}")
@@ -287,14 +289,14 @@ async def test_another_result_under_the_same_number_is_noticed(
             pipe.xadd(f"{base}results:{query}", {"r": other, "d": "0d"}, "1-0")
             pipe.hset(f"{base}deliveries", query, "0 0")
             await pipe.execute()
-    assert "another result had its number" in await stopped(bench, query)
-    assert (await there(bench, f"hits/{query}-1"))["name"] == "a"
+    assert "another result had its number" in await wait_until_stopped(bench, query)
+    assert (await wait_for_object(bench, f"hits/{query}-1"))["name"] == "a"
 
 
 def without(*path: str) -> dict[str, Any]:
     """Return the schema without a class, or without a field of it."""
     class_name, *field = path
-    classes = {name: each for name, each in SCHEMA.items() if name != class_name}
+    classes = {name: schema for name, schema in SCHEMA.items() if name != class_name}
     if field:
         fields = {k: v for k, v in SCHEMA[class_name]["fields"].items() if k not in field}
         classes[class_name] = {"fields": fields}
@@ -309,7 +311,7 @@ async def test_a_class_or_a_field_that_is_dropped_stops_the_query(
     control = bench.service.mediator.control
     await control.set_schema(bench.database, {"classes": without(*path)})
     pointer = "/into/class" if len(path) == 1 else "/into/values/name"
-    assert f"no longer allow the query: {pointer}" in await stopped(bench, query)
+    assert f"no longer allow the query: {pointer}" in await wait_until_stopped(bench, query)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +335,7 @@ async def test_a_class_or_a_field_that_is_dropped_stops_the_query(
         ({"class": "hits", "values": {"n": "x.n", "name": "x.n"}}, "/into/values/name"),
     ],
 )
-async def test_what_is_wrong_with_values_is_refused_with_its_location(
+async def test_invalid_values_are_refused_with_their_location(
     bench: Bench, into: dict[str, Any], pointer: str
 ) -> None:
     answer = await bench.client.post("standing-queries", json={**JOIN, "into": into})

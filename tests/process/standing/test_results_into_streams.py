@@ -34,8 +34,8 @@ async def test_a_query_reads_the_results_of_another(bench: Bench) -> None:
     await bench.send("t", (1, {"b": 2, "c": 3}))
     await bench.send("r", (1, {"a": 1}))
     await bench.send("s", (2, {"a": 1, "b": 2}))
-    await bench.finds(query, {"pairs": {"k": 2}, "t": {"b": 2, "c": 3}})
-    # And what leads back, through another query, is refused.
+    await bench.expect_results(query, {"pairs": {"k": 2}, "t": {"b": 2, "c": 3}})
+    # A cycle through another query is refused.
     back = {**WITH_T, "into": {"stream": "r", "values": {"a": "t.c"}}}
     answer = await bench.client.post("standing-queries", json=back)
     assert (answer.status_code, pointers(answer)) == (400, ["/into/stream"])
@@ -56,10 +56,10 @@ async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
         calls["append"] += 1
         if step == "not appended" and calls["append"] % 2:
             raise Unavailable("It went down.", system="coordination")
-        done = await append(*args)
+        result = await append(*args)
         if step == "appended" and calls["append"] % 2:
             raise Unavailable("It went down.", system="coordination")
-        return done
+        return result
 
     async def put_delivery(*args: Any) -> None:
         calls["note"] += 1
@@ -71,18 +71,18 @@ async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
     monkeypatch.setattr(shared.standing_results, "put_delivery", put_delivery)
     await bench.ready(PAIRS)
     await bench.send("r", (1, {"a": 1}))
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
     for number in range(6):
         await bench.send("s", (1, {"a": 1, "b": number}))
-        await bench.has_taken_all()
+        await bench.wait_until_taken()
     key = StreamKey(bench.id, "pairs")
 
     async def are_there() -> bool:
         return await bench.streams.last(key) >= 6
 
     await eventually(are_there)
-    found = [each.values["k"] for each in (await bench.streams.read(key, 0, 100)).tuples]
-    assert found == [0, 1, 2, 3, 4, 5]
+    keys = [tuple_.values["k"] for tuple_ in (await bench.streams.read(key, 0, 100)).tuples]
+    assert keys == [0, 1, 2, 3, 4, 5]
     assert calls["append"] > 6 or step == "noted"
 
 
@@ -93,15 +93,15 @@ async def test_a_stream_that_is_full_holds_results_up(bench: Bench) -> None:
     query = await bench.ready(PAIRS)
     await bench.send("r", (1, {"a": 1}))
     await bench.send("s", (1, {"a": 1, "b": 2}))
-    await bench.finds(query, {"r": {"a": 1}, "s": {"a": 1, "b": 2}})
+    await bench.expect_results(query, {"r": {"a": 1}, "s": {"a": 1, "b": 2}})
     assert await bench.has_state(query, "ready")
     assert await bench.streams.last(key) == 1
 
 
 def replace_append(bench: Bench, monkeypatch: pytest.MonkeyPatch, replacement: Any) -> None:
-    """Have a function called for appends to the streams of this database.
+    """Replace appends to the streams of this database.
 
-    Queries of tests before may still append to theirs.
+    Queries of earlier tests can still append to theirs.
     """
     append = bench.streams.append_once
 
@@ -112,32 +112,32 @@ def replace_append(bench: Bench, monkeypatch: pytest.MonkeyPatch, replacement: A
 
 
 class Appended:
-    """Records what the service appends to a stream, as far as that takes it."""
+    """Records the tuples that the service appends and the stream takes."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.parts: list[list[Any]] = []
+        self.chunks: list[list[Any]] = []
         self._append = bench.streams.append_once
         replace_append(bench, monkeypatch, self._append_once)
 
     async def _append_once(self, key: StreamKey, tuples: Any, *args: Any) -> Any:
-        done = await self._append(key, tuples, *args)
-        self.parts.append([orjson.loads(each.values)["k"] for each in tuples])
-        return done
+        result = await self._append(key, tuples, *args)
+        self.chunks.append([orjson.loads(tuple_.values)["k"] for tuple_ in tuples])
+        return result
 
     @property
     def values(self) -> list[Any]:
-        return [each for part in self.parts for each in part]
+        return [value for chunk in self.chunks for value in chunk]
 
 
 async def burst(bench: Bench, count: int) -> None:
-    """Make so many results in one batch."""
+    """Produce a number of results in one batch."""
     await bench.send("s", *[(1, {"a": 1, "b": number}) for number in range(count)])
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
     await bench.send("r", (1, {"a": 1}))
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
 
 
-async def test_a_stream_that_is_smaller_than_a_burst_takes_it_in_parts(
+async def test_a_stream_that_is_smaller_than_a_burst_takes_it_in_chunks(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended = Appended(bench, monkeypatch)
@@ -150,7 +150,7 @@ async def test_a_stream_that_is_smaller_than_a_burst_takes_it_in_parts(
 
     await eventually(are_there)
     assert sorted(appended.values) == list(range(5))
-    assert max(map(len, appended.parts)) == 2
+    assert max(map(len, appended.chunks)) == 2
     assert await bench.has_state(query, "ready")
 
 
@@ -171,19 +171,19 @@ async def test_a_stream_with_tuples_of_others_takes_what_there_is_room_for(
     assert len(appended.values) == 3
 
 
-async def test_a_part_for_which_there_is_no_room_any_more_becomes_smaller(
+async def test_a_chunk_that_has_no_room_any_more_becomes_smaller(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another writer takes the room between the look at it and the append."""
+    """Another writer takes the room between the check and the append."""
     appended, append, calls = Appended(bench, monkeypatch), bench.streams.append_once, list[Any]()
 
-    async def overtaken(*args: Any) -> Any:
+    async def append_overtaken(*args: Any) -> Any:
         calls.append(args)
         if len(calls) == 1:
             await bench.send("pairs", *[(1, {"k": "of another"})] * 3)
         return await append(*args)
 
-    replace_append(bench, monkeypatch, overtaken)
+    replace_append(bench, monkeypatch, append_overtaken)
     await bench.declare("pairs", "k", most_tuples=5)
     query = await bench.ready(PAIRS)
     await burst(bench, 4)
@@ -192,38 +192,38 @@ async def test_a_part_for_which_there_is_no_room_any_more_becomes_smaller(
         return len(appended.values) >= 2
 
     await eventually(are_there)
-    assert [len(each) for each in appended.parts] == [2]
+    assert [len(chunk) for chunk in appended.chunks] == [2]
     assert await bench.has_state(query, "ready")
 
 
-@pytest.mark.parametrize("order", ["before the smaller part", "behind it"])
-async def test_a_part_that_arrives_after_it_was_given_up_is_not_appended_twice(
+@pytest.mark.parametrize("order", ["before the smaller chunk", "behind it"])
+async def test_a_chunk_that_arrives_after_it_was_abandoned_is_not_appended_twice(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
-    """The driver has sent the call twice, and the stream has no room for the first one to come."""
+    """The driver has sent the call twice, and the stream has no room for the first to arrive."""
     append, calls = bench.streams.append_once, list[Any]()
-    given_up, refused = list[Any](), list[str]()
+    abandoned, refused = list[Any](), list[str]()
 
-    async def sent_twice(*args: Any) -> Any:
+    async def send_twice(*args: Any) -> Any:
         calls.append(args)
         if len(calls) == 1:
             await bench.send("pairs", *[(1, {"k": "of another"})] * 3)
-        elif given_up and order == "before the smaller part":
+        elif abandoned and order == "before the smaller chunk":
             await arrive()
         try:
-            done = await append(*args)
+            result = await append(*args)
         except TooManyRequests:
-            given_up.append(args)
+            abandoned.append(args)
             raise
         await arrive()
-        return done
+        return result
 
     async def arrive() -> None:
-        """Let what was given up come, now that there is room for it."""
-        while given_up:
+        """Let abandoned appends arrive, with room for them."""
+        while abandoned:
             await make_room()
             try:
-                await append(*given_up.pop())
+                await append(*abandoned.pop())
             except IdempotencyReused as error:
                 refused.append(error.fingerprint)
 
@@ -233,7 +233,7 @@ async def test_a_part_that_arrives_after_it_was_given_up_is_not_appended_twice(
         assert shared is not None
         await shared.redis.hincrby(state, "clock", -7_200_000)
 
-    replace_append(bench, monkeypatch, sent_twice)
+    replace_append(bench, monkeypatch, send_twice)
     await bench.declare("pairs", "k", most_tuples=5)
     query, results = await bench.ready(PAIRS), 4
     await burst(bench, results)
@@ -243,19 +243,19 @@ async def test_a_part_that_arrives_after_it_was_given_up_is_not_appended_twice(
         return await bench.streams.last(key) >= 3 + results
 
     await eventually(are_there)
-    # What comes next shows that nothing else was on its way.
+    # The next result shows that no other append was on its way.
     await bench.send("s", (1, {"a": 1, "b": "last"}))
     results += 1
     await eventually(are_there)
-    found = [each.values["k"] for each in (await bench.streams.read(key, None, 100)).tuples]
-    own = [each for each in found if each != "of another"]
-    assert own == [0, 1, 2, 3, "last"][-len(own) :]
+    keys = [tuple_.values["k"] for tuple_ in (await bench.streams.read(key, None, 100)).tuples]
+    own_keys = [k for k in keys if k != "of another"]
+    assert own_keys == [0, 1, 2, 3, "last"][-len(own_keys) :]
     assert await bench.streams.last(key) == 3 + results
     assert await bench.has_state(query, "ready")
-    assert refused == ([] if order == "before the smaller part" else ["2"])
+    assert refused == ([] if order == "before the smaller chunk" else ["2"])
 
 
-async def test_a_part_has_so_many_bytes_at_most(
+async def test_the_bytes_of_a_chunk_are_limited(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "_CHUNK_BYTES", 10)
@@ -268,15 +268,15 @@ async def test_a_part_has_so_many_bytes_at_most(
         return len(appended.values) >= 5
 
     await eventually(are_there)
-    assert [len(each) for each in appended.parts] == [2, 2, 1]
+    assert [len(chunk) for chunk in appended.chunks] == [2, 2, 1]
 
 
-async def declare_anew(bench: Bench) -> None:
+async def redeclare(bench: Bench) -> None:
     assert await bench.streams.drop(StreamKey(bench.id, "pairs"))
     await bench.declare("pairs", "k")
 
 
-async def is_stopped(bench: Bench, query: str) -> None:
+async def wait_until_stopped(bench: Bench, query: str) -> None:
     await eventually(lambda: bench.has_state(query, "stopped"))
     assert "pairs" in (detail := (await bench.show(query))["detail"])
     assert "declared anew" in detail
@@ -285,10 +285,10 @@ async def is_stopped(bench: Bench, query: str) -> None:
 async def test_a_query_whose_stream_was_declared_anew_is_stopped(bench: Bench) -> None:
     await bench.declare("pairs", "k")
     query = await bench.ready(PAIRS)
-    await declare_anew(bench)
-    # Before there is any result.
-    await is_stopped(bench, query)
-    # One that is created now knows the present stream.
+    await redeclare(bench)
+    # Before any result.
+    await wait_until_stopped(bench, query)
+    # A query created now knows the present stream.
     await bench.ready(PAIRS)
 
 
@@ -309,12 +309,12 @@ async def test_a_stream_is_declared_anew_while_results_are_on_their_way(
     async def append_once(*args: Any) -> Any:
         calls.append(args)
         if len(calls) == 1:
-            await declare_anew(bench)
+            await redeclare(bench)
         return await append(*args)
 
     replace_append(bench, monkeypatch, append_once)
     await burst(bench, 1)
-    await is_stopped(bench, query)
+    await wait_until_stopped(bench, query)
     assert calls
     assert await bench.streams.last(StreamKey(bench.id, "pairs")) == 0
 
@@ -336,5 +336,5 @@ async def test_a_stream_is_declared_anew_while_nobody_holds_the_query(
     with monkeypatch.context() as down:
         down.setattr(bench.streams, "of_database", fail)
         await eventually(has_failed)
-        await declare_anew(bench)
-    await is_stopped(bench, query)
+        await redeclare(bench)
+    await wait_until_stopped(bench, query)

@@ -1,4 +1,4 @@
-"""What operators see of standing queries and event streams: events that are counted, and gauges."""
+"""Metrics of standing queries and event streams: counted events, and gauges."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ RS = {**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]}
 async def test_what_is_executed_missed_and_caught_up_is_counted(bench: Bench) -> None:
     query = await bench.ready(RS)
     await bench.send("r", (100, {"a": 1}))
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
     await bench.send("s", (50, {"a": 1, "b": 2}), (100, {"a": 1, "b": 2}))
-    await bench.finds(query, {"r": {"a": 1}, "s": {"a": 1, "b": 2}})
+    await bench.expect_results(query, {"r": {"a": 1}, "s": {"a": 1, "b": 2}})
     await bench.pause(query)
     await bench.send("s", *[(100, {"a": 1, "b": 2})] * 3)
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
     await bench.resume(query)
     await eventually(lambda: bench.has_state(query, "ready"))
 
-    async def is_counted() -> bool:  # which is after it was published
-        return counted(bench)["caught_up"] >= 3
+    async def is_counted() -> bool:  # only after the publication
+        return sum_counts(bench)["caught_up"] >= 3
 
     await eventually(is_counted)
-    counts = counted(bench)
+    counts = sum_counts(bench)
     assert counts.pop("batches") >= 3
     assert counts == {"tuples": 6, "late": 1, "results": 4, "caught_up": 3, "pauses": 1}
 
 
-def counted(bench: Bench) -> Counter[str]:
+def sum_counts(bench: Bench) -> Counter[str]:
     counts: Counter[str] = Counter()
     for event in bench.service.observed:
         if isinstance(event, StandingQueriesCounted) and event.database == bench.database:
@@ -60,20 +60,20 @@ async def test_lag_and_lengths_are_read_at_a_scrape(
     await bench.pause(query)
     await bench.send("r", (1, {"a": 1}))
     await bench.send("s", *[(1, {"a": 1, "b": 2})] * 2)
-    await bench.has_taken_all()
-    shown = Telemetry(TelemetrySettings())
-    of = f'database="{bench.database}"'
+    await bench.wait_until_taken()
+    scraped = Telemetry(TelemetrySettings())
+    label = f'database="{bench.database}"'
 
-    async def has_consumed() -> bool:  # which is noted after it was published
-        await shown.state_refresher(bench.service.mediator).refresh()
-        text = generate_latest(shown.metrics.registry).decode()
-        return f"portolan_event_stream_consumer_lag_tuples{{{of}}}" in text
+    async def has_consumed() -> bool:  # noted only after the publication
+        await scraped.state_refresher(bench.service.mediator).refresh()
+        text = generate_latest(scraped.metrics.registry).decode()
+        return f"portolan_event_stream_consumer_lag_tuples{{{label}}}" in text
 
     await eventually(has_consumed)
-    text = generate_latest(shown.metrics.registry).decode()
-    assert f"portolan_standing_query_lag_tuples{{{of}}} 3.0" in text
-    assert f'portolan_standing_queries{{{of},state="paused"}} 1.0' in text
-    assert f"portolan_event_stream_tuples{{{of}}} 3.0" in text
+    text = generate_latest(scraped.metrics.registry).decode()
+    assert f"portolan_standing_query_lag_tuples{{{label}}} 3.0" in text
+    assert f'portolan_standing_queries{{{label},state="paused"}} 1.0' in text
+    assert f"portolan_event_stream_tuples{{{label}}} 3.0" in text
 
 
 async def test_what_clients_append_and_what_is_refused_is_observed(bench: Bench) -> None:
@@ -86,7 +86,7 @@ async def test_what_clients_append_and_what_is_refused_is_observed(bench: Bench)
     with pytest.raises(TooManyRequests):
         await streams.append(name, key, tuples, None)
     kinds = (EventStreamAppended, EventStreamRefused)
-    assert [each for each in bench.service.observed if isinstance(each, kinds)] == [
+    assert [event for event in bench.service.observed if isinstance(event, kinds)] == [
         EventStreamAppended(name, "small", 1),
         EventStreamRefused(name, "small", "tuples"),
     ]

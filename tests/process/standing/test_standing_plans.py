@@ -1,4 +1,4 @@
-"""The plan of standing queries, by what is measured."""
+"""The plan of standing queries, by measured rates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.process.standing.bench import Q1, Bench
 
 async def test_the_plan_follows_what_is_measured(bench: Bench) -> None:
     await bench.ready(Q1)
-    # Tuples of r find many of s; those of t none: what begins with s and t is cheaper.
+    # Tuples of r match many of s; those of t none: a plan that starts with s and t is cheaper.
     seconds = count()
 
     async def send() -> None:
@@ -21,7 +21,7 @@ async def test_the_plan_follows_what_is_measured(bench: Bench) -> None:
         await bench.send("r", *[(second, {"a": 1})] * 3)
         await bench.send("s", (second, {"a": 1, "b": second}))
         await bench.send("t", (second, {"b": -1, "c": 1}))
-        await bench.has_taken_all()
+        await bench.wait_until_taken()
 
     for _ in range(40):
         await send()
@@ -30,7 +30,7 @@ async def test_the_plan_follows_what_is_measured(bench: Bench) -> None:
     async def is_executed() -> bool:  # a better plan is found, activated and measured after a while
         await send()
         plan.update(await bench.plan())
-        hops = {hop["order"]: hop for each in plan["plans"] for hop in each["hops"]}
+        hops = {hop["order"]: hop for entry in plan["plans"] for hop in entry["hops"]}
         measured = [hop["measured"] for hop in hops.values() if hop["measured"] is not None]
         if "⟨s, t⟩" not in hops or "⟨s, r⟩" in hops or not measured:
             return False
@@ -38,7 +38,7 @@ async def test_the_plan_follows_what_is_measured(bench: Bench) -> None:
 
     await eventually(is_executed)
     assert plan["rates"]["r"] == pytest.approx(3, rel=0.2)
-    stores = {each["store"]: each["kept"] for each in plan["plans"][0]["stores"]}
+    stores = {entry["store"]: entry["kept"] for entry in plan["plans"][0]["stores"]}
     assert stores["s"]
     for mode in ("individual", "greedy"):
         assert (await bench.plan(mode=mode))["mode"] == mode

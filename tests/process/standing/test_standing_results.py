@@ -1,4 +1,4 @@
-"""Batches in Redis: one step, by the holder alone, and once, however often they are sent."""
+"""Batches in Redis: atomic, by the holder only, and once, however often they are sent."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def test_a_batch_is_read_back_as_it_was_published(published: Published) ->
     key = published.key
     states = {key.query: QueryState(READY)}
     await published.publish(0, states=states, results={key.query: [b"one", b"two"]})
-    [batch] = [each async for each in published.results.batches(key.database)]
+    [batch] = [batch async for batch in published.results.batches(key.database)]
     assert (batch.sequence, batch.tuples) == (1, TUPLES)
     assert await published.results.published(key.database) == (1, 1, PROGRESS)
     assert await published.results.queries(key.database) == {
         key.query: replace(QUERY, state=QueryState(READY))
     }
-    assert await published.found() == [b"one", b"two"]
+    assert await published.documents() == [b"one", b"two"]
 
 
 async def test_a_progress_without_tuples_has_no_time(published: Published) -> None:
@@ -50,7 +50,7 @@ async def test_a_progress_without_tuples_has_no_time(published: Published) -> No
 async def test_a_batch_that_is_sent_twice_is_there_once(published: Published) -> None:
     for _ in range(2):
         await published.publish(0, results={published.key.query: [b"one"]})
-    assert await published.found() == [b"one"]
+    assert await published.documents() == [b"one"]
     assert await published.batches() == [1]
 
 
@@ -64,7 +64,7 @@ async def test_only_the_holder_publishes_and_only_what_comes_next(published: Pub
     with pytest.raises(LeaseLost):
         await published.results.put_delivery(published.key, published.lease, Delivery(1))
     await published.results.put_report(published.key.database, published.lease, b"{}")
-    assert await published.found() == []
+    assert await published.documents() == []
     assert await published.batches() == []
     assert await published.results.deliveries(published.key.database) == {}
     assert await published.results.report(published.key.database) is None
@@ -76,7 +76,7 @@ async def test_what_no_window_reaches_is_removed_from_the_log(published: Publish
     assert await published.batches() == [3, 4]
 
 
-async def test_what_is_forgotten_of_later_batches_is_removed_by_relation(
+async def test_forgotten_tuples_of_later_batches_are_removed_by_relation(
     published: Published,
 ) -> None:
     tuples = [LoggedTuple(name, 1.0, {}, n) for n, name in enumerate("rsrtsr")]
@@ -84,11 +84,11 @@ async def test_what_is_forgotten_of_later_batches_is_removed_by_relation(
         await published.publish(sequence, tuples=tuples)
     forgotten = [LogEntry(2, "r"), LogEntry(2, "t"), LogEntry(3, "s"), LogEntry(9, "s")]
     await published.publish(3, tuples=tuples[:1], keep_from=2, forgotten=forgotten)
-    kept = [
-        (each.sequence, "".join(tuple_.stream for tuple_ in each.tuples))
-        async for each in published.results.batches(published.key.database)
+    remaining = [
+        (batch.sequence, "".join(tuple_.stream for tuple_ in batch.tuples))
+        async for batch in published.results.batches(published.key.database)
     ]
-    assert kept == [(2, "ss"), (3, "rrtr"), (4, "r")]
+    assert remaining == [(2, "ss"), (3, "rrtr"), (4, "r")]
 
 
 async def test_a_log_of_more_entries_than_are_read_at_once_is_read_in_its_batches(
@@ -98,9 +98,9 @@ async def test_a_log_of_more_entries_than_are_read_at_once_is_read_in_its_batche
     tuples = [LoggedTuple(name, 1.0, {}, n) for n, name in enumerate("cabbac")]
     for sequence in range(5):
         await published.publish(sequence, tuples=tuples)
-    found = [each async for each in published.results.batches(published.key.database)]
-    assert [each.sequence for each in found] == [1, 2, 3, 4, 5]
-    assert all(each.tuples == tuples for each in found)
+    batches = [batch async for batch in published.results.batches(published.key.database)]
+    assert [batch.sequence for batch in batches] == [1, 2, 3, 4, 5]
+    assert all(batch.tuples == tuples for batch in batches)
 
 
 async def test_the_last_results_are_kept_and_earlier_ones_are_gone(
@@ -109,9 +109,9 @@ async def test_the_last_results_are_kept_and_earlier_ones_are_gone(
     monkeypatch.setattr(standing_results, "MAX_RESULTS", 2)
     await published.publish(0, results={published.key.query: [b"1", b"2", b"3"]})
     with pytest.raises(PositionGone):
-        await published.found()
-    kept = await published.after(ResultPosition(1))
-    assert [(each.number, each.document) for each in kept] == [(2, b"2"), (3, b"3")]
+        await published.documents()
+    results = await published.after(ResultPosition(1))
+    assert [(result.number, result.document) for result in results] == [(2, b"2"), (3, b"3")]
     assert await published.after(ResultPosition(3)) == []
     with pytest.raises(PositionGone):
         await published.after(ResultPosition(4))
@@ -123,7 +123,7 @@ async def test_a_query_that_was_dropped_gets_no_results(published: Published) ->
     assert not await published.results.drop_query(key)
     await published.publish(0, results={key.query: [b"one"]})
     await published.results.put_delivery(key, published.lease, Delivery(1))
-    assert await published.found() == []
+    assert await published.documents() == []
     assert await published.results.last_result(key) == ResultPosition()
     assert await published.results.deliveries(key.database) == {}
 
@@ -158,8 +158,8 @@ async def test_batches_wait_for_a_class_that_takes_results_and_for_none_that_is_
     async def waits() -> bool:
         return await backlog.is_long({key.query: query})
 
-    async def take(done: int) -> None:
-        await published.results.put_delivery(key, published.lease, Delivery(done))
+    async def take(number: int) -> None:
+        await published.results.put_delivery(key, published.lease, Delivery(number))
 
     await published.publish(0, results={key.query: [b"1", b"2"]})
     assert not await waits()

@@ -1,4 +1,4 @@
-"""Rules of admission control on standing queries: one that is late is paused, and goes on."""
+"""Rules of admission control on standing queries: a late one is paused, and resumes."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ async def follow(bench: Bench, rules: str) -> int:
     return stored.version
 
 
-async def test_a_query_that_is_late_is_paused_and_another_rule_lets_it_go_on(
+async def test_a_query_that_is_late_is_paused_and_another_rule_resumes_it(
     ruled: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, patient = await ruled.ready(LATE), await ruled.ready(PATIENT)
 
-    asked = asyncio.Event()
+    was_read = asyncio.Event()
 
-    async def behind(*_: Any) -> Sequence[StoredTuple]:
-        asked.set()
+    async def read_nothing(*_: Any) -> Sequence[StoredTuple]:
+        was_read.set()
         return []
 
     version = await follow(ruled, PAUSE)
     with monkeypatch.context() as patched:
-        # The holder lives, and does not come to it.
-        patched.setattr(ruled.streams, "read", behind)
-        await asked.wait()
+        # The holder lives, but reads nothing.
+        patched.setattr(ruled.streams, "read", read_nothing)
+        await was_read.wait()
         await ruled.send("r", (1, {"a": 1}))
         await ruled.send("s", *[(2, {"a": 1, "b": 2})] * 5)
         assert (await ruled.show(late))["lag"] == 6
         await eventually(lambda: ruled.has_state(late, "paused"))
 
-    async def is_logged() -> bool:  # which is after the act
+    async def is_logged() -> bool:  # only after the action
         return bool(await ruled.service.mediator.admission.log(None, 5))
 
     await eventually(is_logged)
@@ -76,15 +76,15 @@ async def test_a_query_that_is_late_is_paused_and_another_rule_lets_it_go_on(
     assert entry["event"]["query"]["late"] == 1
     (action,) = entry["actions"]
     assert (action["action"], action["outcome"]) == ("pauseQuery", "done")
-    shown = (await ruled.show(late))["paused"]
-    assert (shown["version"], shown["rule"]) == (version, 1)
-    found = [{"r": {"a": 1}, "s": {"a": 1, "b": 2}}] * 5
-    await ruled.finds(patient, *found)
+    pause = (await ruled.show(late))["paused"]
+    assert (pause["version"], pause["rule"]) == (version, 1)
+    results = [{"r": {"a": 1}, "s": {"a": 1, "b": 2}}] * 5
+    await ruled.expect_results(patient, *results)
     assert await ruled.results(late) == []
     assert (await ruled.show(late))["lag"] == 6
-    # Rules that replace those which have paused it let it go on, and so do their actions.
+    # New rules end the pauses of the rules that they replace; actions resume it likewise.
     await follow(ruled, "SET timer = 2")
-    await ruled.finds(late, *found)
+    await ruled.expect_results(late, *results)
     await eventually(lambda: ruled.has_state(late, "ready"))
     await ruled.pause(late)
     version = await follow(ruled, RESUME)
@@ -92,8 +92,8 @@ async def test_a_query_that_is_late_is_paused_and_another_rule_lets_it_go_on(
     async def has_resumed() -> bool:
         entries = await ruled.service.mediator.admission.log(None, 5)
         return any(
-            each["version"] == version and each["actions"][0]["outcome"] == "done"
-            for each in entries
+            entry["version"] == version and entry["actions"][0]["outcome"] == "done"
+            for entry in entries
         )
 
     await eventually(has_resumed)

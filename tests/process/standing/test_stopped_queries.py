@@ -26,7 +26,7 @@ async def test_a_stream_that_is_dropped_stops_its_queries_and_no_other(bench: Be
     await bench.send("s", (1, s))
     await bench.send("t", (1, t))
     await bench.send("u", (1, {"c": 3}))
-    await bench.finds(q2, {"S": s, "T": t, "U": {"c": 3}})
+    await bench.expect_results(q2, {"S": s, "T": t, "U": {"c": 3}})
 
 
 async def test_a_stream_that_ran_away_stops_its_queries(
@@ -34,10 +34,10 @@ async def test_a_stream_that_ran_away_stops_its_queries(
 ) -> None:
     query = await bench.ready(Q1)
 
-    async def gone(*_: Any) -> Any:
+    async def raise_gone(*_: Any) -> Any:
         raise PositionGone("It is gone.")
 
-    monkeypatch.setattr(bench.streams, "read", gone)
+    monkeypatch.setattr(bench.streams, "read", raise_gone)
     await eventually(lambda: bench.has_state(query, "stopped"))
     answer = await bench.client.get(f"standing-queries/{query}")
     assert "removed tuples that were not taken yet" in answer.json()["detail"]
@@ -49,7 +49,7 @@ async def test_a_tuple_that_makes_too_much_stops_its_queries_and_no_other(
     monkeypatch.setattr(batch_run, "MAX_PAIRS", 20)
     q1, q2 = await bench.ready(Q1), await bench.ready(Q2)
     await bench.send("s", *[(1, {"a": 1, "b": 2})] * 25)
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
     await bench.send("r", (1, {"a": 1}))
     await eventually(lambda: bench.has_state(q1, "stopped"))
     assert await bench.has_state(q2, "ready")
@@ -73,7 +73,7 @@ async def test_a_batch_ends_early_where_it_costs_much(
     for _ in range(4):
         await bench.send("r", *[(1, {"a": 1})] * 2)
         await bench.send("s", *[(1, {"a": 1, "b": 2})] * 2)
-    await bench.has_taken_all()
+    await bench.wait_until_taken()
     assert len(await bench.results(query)) == 64
 
 
@@ -87,42 +87,42 @@ async def test_nothing_fails_when_the_last_query_is_removed(
         return not await bench.offsets()
 
     await eventually(is_forgotten)
-    # The holder goes on: it takes what comes next.
+    # The holder goes on, and takes the next query.
     query = await bench.ready(Q2)
-    assert not [each for each in caplog.records if "failed" in each.getMessage()]
+    assert not [record for record in caplog.records if "failed" in record.getMessage()]
 
 
 class BetweenReads:
-    """Creates a stream, and a query that reads it, after a holder has read one of queries and
-    streams, and before it reads the other, whichever that is.
+    """Creates a stream, and a query that reads it, between a holder's reads of queries and of
+    streams, in either order.
     """
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         shared = bench.service.mediator.coordination
         assert shared is not None
         self.query: str | None = None
-        self._bench, self._is_under_way = bench, False
+        self._bench, self._has_created = bench, False
         self._reads: dict[Any, set[str]] = {}
         results, streams = shared.standing_results, shared.event_streams
-        for of, name in ((results, "published"), (results, "queries"), (streams, "of_database")):
-            monkeypatch.setattr(of, name, self._noticed(getattr(of, name), name))
+        for port, name in ((results, "published"), (results, "queries"), (streams, "of_database")):
+            monkeypatch.setattr(port, name, self._watch(getattr(port, name), name))
 
-    def _noticed(self, call: Any, name: str) -> Any:
-        async def noticed(database: str) -> Any:
+    def _watch(self, call: Any, name: str) -> Any:
+        async def watched(database: str) -> Any:
             task = asyncio.current_task()
             if name == "published":
                 # A holder reads both next, if there is anything new.
                 self._reads[task] = set()
             elif database == self._bench.id and (reads := self._reads.get(task)) is not None:
-                if reads - {name} and not self._is_under_way:
+                if reads - {name} and not self._has_created:
                     await self._create()
                 reads.add(name)
             return await call(database)
 
-        return noticed
+        return watched
 
     async def _create(self) -> None:
-        self._is_under_way = True
+        self._has_created = True
         await self._bench.declare("new", "a")
         new = {"relations": ["new", "s"], "predicates": [["new.a", "s.a"]], "window_s": 10}
         self.query = await self._bench.create(new)

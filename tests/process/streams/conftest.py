@@ -14,5 +14,5 @@ from tests.process.streams.market import Market, market_on
 async def market(
     own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Market]:
-    async with market_on(own_systems, own_catalogue, redis_config.url) as opened:
-        yield opened
+    async with market_on(own_systems, own_catalogue, redis_config.url) as new_market:
+        yield new_market

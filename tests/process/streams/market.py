@@ -43,8 +43,8 @@ class Market:
         path = f"event-streams/{stream}/tuples"
         return await self.client.post(path, json=body, headers=headers)
 
-    async def sent(self, stream: str, *prices: float) -> dict[str, int]:
-        answer = await self.send(stream, [price(each) for each in prices])
+    async def append_prices(self, stream: str, *prices: float) -> dict[str, int]:
+        answer = await self.send(stream, [price(value) for value in prices])
         assert answer.status_code == 200, answer.text
         numbers: dict[str, int] = answer.json()
         return numbers
@@ -57,7 +57,7 @@ class Market:
 
     async def prices(self, stream: str, **parameters: Any) -> list[float]:
         page = await self.page(stream, **parameters)
-        return [each["values"]["price"] for each in page["tuples"]]
+        return [tuple_["values"]["price"] for tuple_ in page["tuples"]]
 
     def key(self, stream: str) -> StreamKey:
         return StreamKey(self.service.mediator.data.model.databases[self.database].id, stream)
@@ -71,20 +71,20 @@ def price(value: float, **values: Any) -> dict[str, Any]:
 async def market_on(
     configs: Sequence[SystemConfig], catalogue_url: str, redis_url: str
 ) -> AsyncIterator[Market]:
-    async with service(configs, catalogue_url, coordination_url=redis_url) as started:
-        await started.favour()
-        database = await started.put_schema({"shares": {"fields": {"name": field_on("postgres")}}})
-        async with market_in(started, database) as market:
+    async with service(configs, catalogue_url, coordination_url=redis_url) as instance:
+        await instance.favour()
+        database = await instance.put_schema({"shares": {"fields": {"name": field_on("postgres")}}})
+        async with market_in(instance, database) as market:
             yield market
 
 
 @asynccontextmanager
-async def market_in(started: Service, database: str) -> AsyncIterator[Market]:
+async def market_in(instance: Service, database: str) -> AsyncIterator[Market]:
     options = DataOptions(cursor_key=b"key")
-    streams = started.mediator.event_stream_service
+    streams = instance.mediator.event_stream_service
     api = DataApi(
-        started.mediator.data, options, lambda _: None, DataServices(event_streams=streams)
+        instance.mediator.data, options, lambda _: None, DataServices(event_streams=streams)
     )
     base = f"http://localhost/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:
-        yield Market(started, database, api, client)
+        yield Market(instance, database, api, client)

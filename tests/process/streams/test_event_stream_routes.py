@@ -1,4 +1,4 @@
-"""Event streams over HTTP: what is refused, and where; pages, long polling, server-sent events."""
+"""Event streams over HTTP: refusals by location; pages, long polling, server-sent events."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def pointers(answer: Any) -> list[str]:
 
 async def test_a_stream_is_declared_listed_shown_and_dropped(market: Market) -> None:
     name = unique("prices")
-    declared = await market.client.post("event-streams", json={"name": name, "attributes": ["x"]})
+    creation = await market.client.post("event-streams", json={"name": name, "attributes": ["x"]})
     document = {
         "name": name,
         "attributes": {"x": None},
         "retention_s": 3600.0,
         "most_tuples": 1_000_000,
     }
-    assert (declared.status_code, declared.json()) == (201, document)
-    assert declared.headers["location"] == f"/v1/{market.database}/event-streams/{name}"
+    assert (creation.status_code, creation.json()) == (201, document)
+    assert creation.headers["location"] == f"/v1/{market.database}/event-streams/{name}"
     assert document in (await market.client.get("event-streams")).json()["items"]
     await market.client.post(
         f"event-streams/{name}/tuples", json={"tuples": [{"time_s": 1, "values": {"x": "é"}}]}
     )
-    shown = (await market.client.get(f"event-streams/{name}")).json()
-    assert shown.pop("rate") > 0
+    report = (await market.client.get(f"event-streams/{name}")).json()
+    assert report.pop("rate") > 0
     counts = {"first": 1, "last": 1, "tuples": 1, "bytes": len(b'1.0 {"x":"  "}')}
-    assert shown == {**document, **counts, "consumers": []}
-    again = await market.client.post("event-streams", json=document)
-    assert (again.status_code, again.json()["type"]) == (409, "/problems/already-exists")
+    assert report == {**document, **counts, "consumers": []}
+    duplicate = await market.client.post("event-streams", json=document)
+    assert (duplicate.status_code, duplicate.json()["type"]) == (409, "/problems/already-exists")
     assert (await market.client.delete(f"event-streams/{name}")).status_code == 204
     for path in ("", "/tuples"):
-        gone = await market.client.get(f"event-streams/{name}{path}")
-        assert (gone.status_code, gone.json()["type"]) == (404, "/problems/not-found")
+        answer = await market.client.get(f"event-streams/{name}{path}")
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/not-found")
     assert (await market.client.delete(f"event-streams/{name}")).status_code == 404
 
 
@@ -70,7 +70,7 @@ async def test_a_stream_is_declared_listed_shown_and_dropped(market: Market) -> 
         ({"max_tuples": 5}, "/max_tuples"),
     ],
 )
-async def test_a_declaration_that_is_wrong_is_refused_with_the_location(
+async def test_an_invalid_declaration_is_refused_with_its_location(
     market: Market, members: dict[str, Any], pointer: str
 ) -> None:
     document = {"name": unique("prices"), "attributes": ["x"], **members}
@@ -87,13 +87,13 @@ async def test_no_stream_has_the_name_of_a_class(market: Market) -> None:
 
 async def test_tuples_are_appended_as_json_and_as_lines(market: Market) -> None:
     stream = await market.declare()
-    assert await market.sent(stream, 1.5, 2.5) == {"first": 1, "last": 2}
+    assert await market.append_prices(stream, 1.5, 2.5) == {"first": 1, "last": 2}
     lines = b"\n".join(map(orjson.dumps, [price(3.5), price(4.5, note=None)])) + b"\n\n"
     path = f"event-streams/{stream}/tuples"
     answer = await market.client.post(path, content=lines, headers=LINES)
     assert (answer.status_code, answer.json()) == (200, {"first": 3, "last": 4})
     page = await market.page(stream, after=2)
-    assert [each["number"] for each in page["tuples"]] == [3, 4]
+    assert [tuple_["number"] for tuple_ in page["tuples"]] == [3, 4]
     assert page["tuples"][1]["values"] == {"price": 4.5, "note": None}
     assert page["position"] == 4
     assert await market.prices(stream) == [1.5, 2.5, 3.5, 4.5]
@@ -105,7 +105,7 @@ NOW = {"time_s": 1e9}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "pointer"),
+    ("tuple_", "pointer"),
     [
         (7, ""),
         ({"values": {}}, ""),
@@ -128,11 +128,11 @@ NOW = {"time_s": 1e9}
         ({**NOW, "values": {"note": "x" * MAX_TUPLE_BYTES}}, "/values"),
     ],
 )
-async def test_a_batch_with_a_wrong_tuple_is_refused_as_a_whole(
-    market: Market, wrong: Any, pointer: str
+async def test_a_batch_with_an_invalid_tuple_is_refused_as_a_whole(
+    market: Market, tuple_: Any, pointer: str
 ) -> None:
     stream = await market.declare()
-    tuples = [*(price(n) for n in range(17)), wrong]
+    tuples = [*(price(n) for n in range(17)), tuple_]
     path, lines = f"event-streams/{stream}/tuples", "\n".join(map(json.dumps, tuples))
     for answer in (
         await market.send(stream, tuples),
@@ -168,7 +168,7 @@ async def test_a_body_that_is_no_batch_is_refused(
     assert pointers(answer) == [pointer]
 
 
-async def test_a_line_that_is_no_json_is_located(market: Market) -> None:
+async def test_a_line_that_is_no_json_is_refused_with_its_location(market: Market) -> None:
     stream = await market.declare()
     path = f"event-streams/{stream}/tuples"
     content = orjson.dumps(price(1.0)) + b"\n\n{\n"
@@ -193,7 +193,7 @@ async def test_a_body_of_another_type_or_size_is_refused(market: Market) -> None
 
 async def test_a_full_stream_says_when_there_is_room(market: Market) -> None:
     stream = await market.declare(most_tuples=3, retention_s=600)
-    await market.sent(stream, 1, 2)
+    await market.append_prices(stream, 1, 2)
     answer = await market.send(stream, [price(3), price(4)])
     problem = answer.json()
     assert (answer.status_code, problem["type"]) == (429, "/problems/too-many-requests")
@@ -208,21 +208,24 @@ async def test_a_batch_under_an_idempotency_key_is_appended_once(market: Market)
     stream, other = await market.declare(), await market.declare()
     tuples, key = [price(1.0), price(2.0)], {"idempotency-key": unique()}
     first = await market.send(stream, tuples, **key)
-    again = await market.send(stream, tuples, **key)
-    assert first.json() == again.json() == {"first": 1, "last": 2}
+    retry = await market.send(stream, tuples, **key)
+    assert first.json() == retry.json() == {"first": 1, "last": 2}
     assert "idempotency-replayed" not in first.headers
-    assert again.headers["idempotency-replayed"] == "true"
-    reused = await market.send(stream, tuples[:1], **key)
-    assert (reused.status_code, reused.json()["type"]) == (422, "/problems/idempotency-key-reused")
+    assert retry.headers["idempotency-replayed"] == "true"
+    conflict = await market.send(stream, tuples[:1], **key)
+    assert (conflict.status_code, conflict.json()["type"]) == (
+        422,
+        "/problems/idempotency-key-reused",
+    )
     assert (await market.send(other, tuples, **key)).json() == {"first": 1, "last": 2}
-    await market.sent(stream, 3.0)
+    await market.append_prices(stream, 3.0)
     assert await market.prices(stream) == [1.0, 2.0, 3.0]
 
 
-async def test_what_was_known_of_a_stream_ends_with_it(market: Market) -> None:
-    """Another replica drops the stream, and declares it anew with another attribute."""
+async def test_the_cached_stream_ends_with_it(market: Market) -> None:
+    """Another replica drops the stream, and declares it with another attribute."""
     stream = await market.declare()
-    await market.sent(stream, 1.0)
+    await market.append_prices(stream, 1.0)
     shared = market.service.mediator.event_streams
     assert shared is not None
     other = EventStreamService(shared, market.service.mediator.data._clock)  # noqa: SLF001
@@ -236,10 +239,10 @@ async def test_what_was_known_of_a_stream_ends_with_it(market: Market) -> None:
 
 async def test_a_reader_waits_for_the_next_tuple(market: Market) -> None:
     stream = await market.declare()
-    await market.sent(stream, 1.0)
+    await market.append_prices(stream, 1.0)
     waiting = asyncio.create_task(market.prices(stream, after=1, wait=30))
     await asyncio.sleep(0)
-    await market.sent(stream, 2.0)
+    await market.append_prices(stream, 2.0)
     assert await waiting == [2.0]
 
 
@@ -257,24 +260,26 @@ async def test_parameters_out_of_bounds_are_refused(
 
 async def test_numbers_that_are_not_kept_are_gone(market: Market) -> None:
     stream = await market.declare()
-    await market.sent(stream, 1.0)
+    await market.append_prices(stream, 1.0)
     answer = await market.client.get(f"event-streams/{stream}/tuples", params={"after": 2})
     assert (answer.status_code, answer.json()["type"]) == (410, "/problems/gone")
 
 
-async def test_events_begin_where_the_client_was_and_follow_what_arrives(market: Market) -> None:
+async def test_events_resume_at_the_position_of_the_client_and_follow_new_tuples(
+    market: Market,
+) -> None:
     stream = await market.declare()
-    await market.sent(stream, 1.0, 2.0)
+    await market.append_prices(stream, 1.0, 2.0)
     path = f"/v1/{market.database}/event-streams/{stream}/tuples"
     begun = asyncio.Event()
     following = asyncio.create_task(
         read_events(market.api, path, '"price":4.0', (b"last-event-id", b"1"), begun=begun)
     )
     await begun.wait()
-    await market.sent(stream, 3.0)
-    await market.sent(stream, 4.0)
+    await market.append_prices(stream, 3.0)
+    await market.append_prices(stream, 4.0)
     events = await following
-    assert [(each["number"], each["values"]["price"]) for each in events] == [
+    assert [(event["number"], event["values"]["price"]) for event in events] == [
         (2, 2.0),
         (3, 3.0),
         (4, 4.0),
@@ -305,26 +310,26 @@ async def test_a_grant_names_a_stream_as_it_names_a_class(running: Guarded) -> N
     for caller, headers in (("writer", writer), ("reader", reader)):
         for name in (prices, other):
             path = f"{base}/{name}"
-            sent = await running.data.post(f"{path}/tuples", json=body, headers=headers)
-            read = await running.data.get(f"{path}/tuples", headers=headers)
-            shown = await running.data.get(path, headers=headers)
-            dropped = await running.data.delete(path, headers=headers)
+            append = await running.data.post(f"{path}/tuples", json=body, headers=headers)
+            page = await running.data.get(f"{path}/tuples", headers=headers)
+            report = await running.data.get(path, headers=headers)
+            deletion = await running.data.delete(path, headers=headers)
             key = caller, "own" if name == prices else "other"
-            statuses[key] = [each.status_code for each in (sent, read, shown, dropped)]
+            statuses[key] = [answer.status_code for answer in (append, page, report, deletion)]
     assert statuses == {
         ("writer", "own"): [200, 200, 200, 403],
         ("writer", "other"): [403] * 4,
         ("reader", "own"): [403, 200, 200, 403],
         ("reader", "other"): [403] * 4,
     }
-    refused = await running.data.post(base, json={}, headers=writer)
-    assert refused.status_code in (400, 403)
+    answer = await running.data.post(base, json={}, headers=writer)
+    assert answer.status_code in (400, 403)
 
 
 async def test_a_class_that_takes_the_name_of_a_stream_opens_it_to_nobody(
     running: Guarded,
 ) -> None:
-    """Who may use the class by its grant may not use the stream that had the name before."""
+    """A grant of the class does not cover the stream that had its name before."""
     name = unique("prices")
     operator = await running.headers("operator", "write")
     base = f"/v1/{running.database}/event-streams"
@@ -337,8 +342,8 @@ async def test_a_class_that_takes_the_name_of_a_stream_opens_it_to_nobody(
     reader = bearer(await running.key(f"read:{running.database}/{name}"))
     url = f"/v1/{running.database}/{name}"
     assert (await running.data.get(url, headers=reader)).status_code == 200
-    refused = await running.data.get(f"{base}/{name}/tuples", headers=reader)
-    assert refused.status_code == 403
-    everything = bearer(await running.key(f"read:{running.database}"))
-    allowed = await running.data.get(f"{base}/{name}/tuples", headers=everything)
-    assert allowed.status_code == 200
+    answer = await running.data.get(f"{base}/{name}/tuples", headers=reader)
+    assert answer.status_code == 403
+    database_reader = bearer(await running.key(f"read:{running.database}"))
+    answer = await running.data.get(f"{base}/{name}/tuples", headers=database_reader)
+    assert answer.status_code == 200

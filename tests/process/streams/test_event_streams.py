@@ -21,12 +21,12 @@ from tests.process.service import unique
 
 DAY_MS = 86_400_000
 FAR_MS = 10**13
-"""A time of the clock that is not soon."""
+"""A time of the clock in the far future."""
 STREAM = EventStream("prices", frozenset({"n"}), 3600.0, 5_000, {"n": "integer"})
 
 
-class Declared:
-    """A declared stream, and the Redis that it is in."""
+class DeclaredStream:
+    """A declared stream and its Redis."""
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
@@ -48,14 +48,14 @@ class Declared:
         return (await self.streams.read(self.key, after, limit)).tuples
 
     async def numbers(self, after: int | None, limit: int = 10_000) -> list[int]:
-        return [each.number for each in await self.read(after, limit)]
+        return [tuple_.number for tuple_ in await self.read(after, limit)]
 
     async def pass_by(self, ms: int) -> None:
-        """Let time pass for the stream: its Redis's clock was read so much earlier."""
+        """Let time pass for the stream: its last reading of Redis's clock moves back."""
         await self.redis.hincrby(self.name("state"), "clock", -ms)
 
     async def pass_exactly(self, ms: int) -> None:
-        """The same, and no other time passes until its next call: the clock is set back then."""
+        """Let only this time pass until the next call: the clock is set back then."""
         state = self.name("state")
         async with self.redis.pipeline(transaction=True) as pipe:
             pipe.hincrby(state, "elapsed", ms)
@@ -68,17 +68,19 @@ def tuples(numbers: Sequence[int]) -> list[NewTuple]:
 
 
 @pytest.fixture
-async def declared(redis_config: SystemConfig) -> AsyncIterator[Declared]:
+async def declared(redis_config: SystemConfig) -> AsyncIterator[DeclaredStream]:
     async with Redis.from_url(redis_config.url) as redis:
-        made = Declared(redis)
-        await made.declare()
-        yield made
-        await made.streams.clear(made.key.database)
-        left = [k async for k in redis.scan_iter(match=f"*{made.key.database}*", count=10_000)]
-        assert all([await redis.pttl(name) > 0 for name in left])
+        stream = DeclaredStream(redis)
+        await stream.declare()
+        yield stream
+        await stream.streams.clear(stream.key.database)
+        keys = [k async for k in redis.scan_iter(match=f"*{stream.key.database}*", count=10_000)]
+        assert all([await redis.pttl(name) > 0 for name in keys])
 
 
-async def test_tuples_have_numbers_and_come_back_as_they_were_sent(declared: Declared) -> None:
+async def test_tuples_have_numbers_and_come_back_as_they_were_sent(
+    declared: DeclaredStream,
+) -> None:
     assert await declared.streams.last(declared.key) == 0
     assert await declared.append(range(1, 4)) == 3
     assert await declared.append([4]) == 4
@@ -90,16 +92,16 @@ async def test_tuples_have_numbers_and_come_back_as_they_were_sent(declared: Dec
     assert await declared.streams.last(declared.key) == 4
 
 
-async def test_batches_that_arrive_together_stay_together(declared: Declared) -> None:
-    """Each has 150 tuples, more than a chunk of a page, and names them all alike."""
+async def test_batches_that_arrive_together_stay_together(declared: DeclaredStream) -> None:
+    """Each has 150 tuples, more than a chunk of a page, all with one value."""
     lasts = await asyncio.gather(*(declared.append([sender] * 150) for sender in range(8)))
-    found = await declared.read(0)
-    assert [each.number for each in found] == list(range(1, 1201))
+    stored = await declared.read(0)
+    assert [tuple_.number for tuple_ in stored] == list(range(1, 1201))
     for sender, last in enumerate(lasts):
-        assert {each.values["n"] for each in found[last - 150 : last]} == {sender}
+        assert {tuple_.values["n"] for tuple_ in stored[last - 150 : last]} == {sender}
 
 
-async def test_a_stream_is_declared_once_and_listed(declared: Declared) -> None:
+async def test_a_stream_is_declared_once_and_listed(declared: DeclaredStream) -> None:
     streams, database = declared.streams, declared.key.database
     assert not await streams.declare(declared.key, STREAM, 2)
     assert await streams.find(declared.key) == STREAM
@@ -112,24 +114,24 @@ async def test_a_stream_is_declared_once_and_listed(declared: Declared) -> None:
 
 @pytest.mark.parametrize("limit", ["tuples", "bytes"])
 async def test_a_batch_that_does_not_fit_is_refused_as_a_whole(
-    declared: Declared, limit: str
+    declared: DeclaredStream, limit: str
 ) -> None:
     bounds = StreamBounds(bytes=100 if limit == "bytes" else 10_000)
     declared.streams = RedisEventStreams(declared.redis, bounds)
     await declared.declare(most_tuples=4 if limit == "tuples" else 1_000)
     await declared.append([1, 2, 3])
     before = await declared.streams.report(declared.key)
-    with pytest.raises(TooManyRequests) as refused:
+    with pytest.raises(TooManyRequests) as error:
         await declared.append([4, 5])
-    assert refused.value.extra == {"limit": limit}
-    assert 3500 < refused.value.retry_after_s <= 3600
+    assert error.value.extra == {"limit": limit}
+    assert 3500 < error.value.retry_after_s <= 3600
     after = await declared.streams.report(declared.key)
     assert (after.first, after.last, after.size) == (before.first, before.last, before.size)
     if limit == "tuples":
         assert await declared.append([4]) == 4
 
 
-async def test_what_is_older_than_the_retention_makes_room(declared: Declared) -> None:
+async def test_tuples_older_than_the_retention_make_room(declared: DeclaredStream) -> None:
     await declared.declare(retention_s=100.0, most_tuples=6)
     await declared.append([1, 2, 3])
     await declared.pass_by(60_000)
@@ -144,7 +146,7 @@ async def test_what_is_older_than_the_retention_makes_room(declared: Declared) -
     assert (await declared.streams.report(declared.key)).size == await size(declared, 6)
 
 
-async def test_what_was_removed_makes_room_for_other_bytes(declared: Declared) -> None:
+async def test_removed_tuples_make_room_for_other_bytes(declared: DeclaredStream) -> None:
     row = len(b'1000000000.0 {"n":0}')
     declared.streams = RedisEventStreams(declared.redis, StreamBounds(bytes=3 * row))
     for _ in range(3):
@@ -155,9 +157,9 @@ async def test_what_was_removed_makes_room_for_other_bytes(declared: Declared) -
 
 
 async def test_tuples_that_arrived_soon_after_others_are_not_removed_with_them(
-    declared: Declared,
+    declared: DeclaredStream,
 ) -> None:
-    """Within a hundredth of the retention, which is as exact as it is kept."""
+    """Within a hundredth of the retention, the precision of removal."""
     await declared.declare(retention_s=1_000.0)
     await declared.append([1])
     await declared.pass_exactly(9_000)
@@ -170,15 +172,15 @@ async def test_tuples_that_arrived_soon_after_others_are_not_removed_with_them(
     assert await declared.numbers(None) == [3, 4]
 
 
-async def size(declared: Declared, count: int) -> int:
-    """Return the bytes of what is in Redis, of which there are so many."""
+async def size(declared: DeclaredStream, count: int) -> int:
+    """Return the bytes of the tuples in Redis, and check their count."""
     rows: Any = await declared.redis.xrange(declared.name("tuples"))
     assert sum(int(fields[b"n"]) for _, fields in rows) == count
     return sum(len(fields[b"t"].replace(b"\n", b"")) for _, fields in rows)
 
 
 async def test_a_stream_that_is_sent_to_all_the_time_keeps_no_tuple_for_longer(
-    declared: Declared,
+    declared: DeclaredStream,
 ) -> None:
     """Ten batches a second and more, and each of 100 tuples of a second must go in its turn."""
     await declared.declare(retention_s=10.0, most_tuples=5_000)
@@ -190,16 +192,16 @@ async def test_a_stream_that_is_sent_to_all_the_time_keeps_no_tuple_for_longer(
     assert 1_900 <= report.last - report.first + 1 <= 2_200
 
 
-async def test_no_batch_pays_for_a_long_pause(declared: Declared) -> None:
+async def test_no_batch_pays_for_a_long_pause(declared: DeclaredStream) -> None:
     for _ in range(5):
         await declared.append(range(1000))
     await declared.pass_by(DAY_MS)
     await declared.append([1])
-    left = await declared.numbers(None)
-    assert (left[0], left[-1]) == (2001, 5001)
+    numbers = await declared.numbers(None)
+    assert (numbers[0], numbers[-1]) == (2001, 5001)
 
 
-async def test_tuples_go_and_numbers_stay_when_nothing_is_sent(declared: Declared) -> None:
+async def test_tuples_go_and_numbers_stay_when_nothing_is_sent(declared: DeclaredStream) -> None:
     await declared.declare(retention_s=0.05)
     await declared.append([1, 2])
 
@@ -216,7 +218,7 @@ async def test_tuples_go_and_numbers_stay_when_nothing_is_sent(declared: Declare
 
 
 async def test_a_clock_of_redis_that_is_set_back_keeps_tuples_and_stops_nothing(
-    declared: Declared,
+    declared: DeclaredStream,
 ) -> None:
     await declared.declare(retention_s=100.0, most_tuples=4)
     await declared.append([1, 2])
@@ -230,14 +232,16 @@ async def test_a_clock_of_redis_that_is_set_back_keeps_tuples_and_stops_nothing(
     assert await declared.numbers(None) == [3, 4, 5, 6]
 
 
-async def test_a_live_consumer_stops_a_stream_that_runs_away_from_it(declared: Declared) -> None:
+async def test_a_live_consumer_stops_a_stream_that_runs_away_from_it(
+    declared: DeclaredStream,
+) -> None:
     declared.streams = RedisEventStreams(declared.redis, StreamBounds(behind=3))
     await declared.streams.consumed(declared.key, "slow", 0)
     await declared.append([1, 2, 3])
     await declared.streams.consumed(declared.key, "fast", 3)
-    with pytest.raises(TooManyRequests) as refused:
+    with pytest.raises(TooManyRequests) as error:
         await declared.append([4])
-    assert refused.value.extra == {"limit": "consumer", "consumer": "slow"}
+    assert error.value.extra == {"limit": "consumer", "consumer": "slow"}
     assert await declared.streams.last(declared.key) == 3
     await declared.streams.consumed(declared.key, "slow", 1)
     assert await declared.append([4]) == 4
@@ -245,7 +249,7 @@ async def test_a_live_consumer_stops_a_stream_that_runs_away_from_it(declared: D
     assert report.consumers == {"slow": 1, "fast": 3}
 
 
-async def test_consumers_that_have_gone_do_not_count(declared: Declared) -> None:
+async def test_consumers_that_have_gone_do_not_count(declared: DeclaredStream) -> None:
     declared.streams = RedisEventStreams(declared.redis, StreamBounds(behind=3))
     for number in range(3):
         await declared.streams.consumed(declared.key, f"gone {number}", 0)
@@ -262,21 +266,23 @@ async def test_consumers_that_have_gone_do_not_count(declared: Declared) -> None
     assert await declared.redis.zcard(declared.name("seen")) == 0
 
 
-async def test_a_batch_that_is_sent_again_is_appended_once(declared: Declared) -> None:
+async def test_a_batch_that_is_retried_is_appended_once(declared: DeclaredStream) -> None:
     streams, key = declared.streams, declared.key
     first = await streams.append_once(key, tuples([1, 2]), "id", "same")
     assert first == (2, True)
     await declared.append([3])
     assert await streams.append_once(key, tuples([1, 2]), "id", "same") == (2, False)
-    with pytest.raises(IdempotencyReused) as reused:
+    with pytest.raises(IdempotencyReused) as error:
         await streams.append_once(key, tuples([1]), "id", "other")
-    assert reused.value.fingerprint == "same"
+    assert error.value.fingerprint == "same"
     assert await declared.numbers(0) == [1, 2, 3]
     await declared.declare()
     assert await streams.append_once(key, tuples([4]), "id", "other") == (4, True)
 
 
-async def test_a_stream_that_is_declared_again_continues_the_numbers(declared: Declared) -> None:
+async def test_a_stream_that_is_declared_again_continues_the_numbers(
+    declared: DeclaredStream,
+) -> None:
     await declared.append([1, 2])
     await declared.streams.consumed(declared.key, "reader", 2)
     assert await declared.streams.drop(declared.key)
@@ -292,7 +298,9 @@ async def test_a_stream_that_is_declared_again_continues_the_numbers(declared: D
     assert (await declared.streams.report(declared.key)).consumers == {}
 
 
-async def test_numbers_are_continued_however_many_streams_were_dropped(declared: Declared) -> None:
+async def test_numbers_are_continued_however_many_streams_were_dropped(
+    declared: DeclaredStream,
+) -> None:
     """One thousand names are remembered one by one."""
     database = declared.key.database
     await declared.append([1, 2, 3])
@@ -305,30 +313,30 @@ async def test_numbers_are_continued_however_many_streams_were_dropped(declared:
     assert await declared.append([4]) == 4
 
 
-async def test_nothing_is_ahead_of_the_last_tuple(declared: Declared) -> None:
+async def test_nothing_is_ahead_of_the_last_tuple(declared: DeclaredStream) -> None:
     with pytest.raises(PositionGone):
         await declared.numbers(1)
 
 
-async def test_a_reader_waits_for_the_next_tuple(declared: Declared) -> None:
+async def test_a_reader_waits_for_the_next_tuple(declared: DeclaredStream) -> None:
     read = asyncio.create_task(declared.streams.read(declared.key, 0, 10, wait_s=60.0))
     await asyncio.sleep(0)
     await declared.append([1, 2])
-    assert [each.number for each in (await read).tuples] == [1, 2]
+    assert [tuple_.number for tuple_ in (await read).tuples] == [1, 2]
     assert await declared.streams.read(declared.key, 2, 10, wait_s=0.01) == ([], 2)
 
 
-async def test_a_page_is_bounded_by_its_bytes(declared: Declared) -> None:
+async def test_a_page_is_bounded_by_its_bytes(declared: DeclaredStream) -> None:
     large = [NewTuple(0.0, b'{"text":"%b"}' % (b"x" * 10_000)) for _ in range(150)]
     await declared.streams.append(declared.key, large)
     page, last = await declared.streams.read(declared.key, 0, 10_000)
-    assert [each.number for each in page] == list(range(1, 106))
+    assert [tuple_.number for tuple_ in page] == list(range(1, 106))
     assert last == 150, "more follows"
     assert await declared.numbers(105) == list(range(106, 151))
 
 
-async def test_entries_of_redis_are_not_seen(declared: Declared) -> None:
-    """One has tuples of one batch: the first hundred of them, and so on."""
+async def test_entries_of_redis_are_not_visible(declared: DeclaredStream) -> None:
+    """An entry has up to a hundred tuples of one batch."""
     for count in (1, 100, 101, 250, 2):
         await declared.append(range(count))
     last = 454
@@ -339,7 +347,7 @@ async def test_entries_of_redis_are_not_seen(declared: Declared) -> None:
             assert await declared.numbers(after, limit) == expected
 
 
-async def test_a_report_says_what_is_kept_and_how_much_arrives(declared: Declared) -> None:
+async def test_a_report_says_what_is_kept_and_how_much_arrives(declared: DeclaredStream) -> None:
     empty = await declared.streams.report(declared.key)
     assert (empty.first, empty.last, empty.size, empty.rate) == (1, 0, 0, 0.0)
     await declared.append(range(60))
@@ -351,7 +359,7 @@ async def test_a_report_says_what_is_kept_and_how_much_arrives(declared: Declare
     assert (await declared.streams.report(declared.key)).rate < 0.001
 
 
-async def test_ranges_cover_what_is_kept_and_bound_its_times(declared: Declared) -> None:
+async def test_ranges_cover_what_is_kept_and_bound_its_times(declared: DeclaredStream) -> None:
     await declared.declare(retention_s=10_000.0)
     assert await declared.streams.ranges(declared.key) == []
     draw = Random(7)
@@ -359,27 +367,27 @@ async def test_ranges_cover_what_is_kept_and_bound_its_times(declared: Declared)
         times = [draw.uniform(0, 1e6) for _ in range(draw.randrange(1, 400))]
         new = [NewTuple(time_s, b"{}") for time_s in times]
         await declared.streams.append(declared.key, new)
-        if step % 2 == 0:  # those that arrive together, and soon after one another, are a range
+        if step % 2 == 0:  # tuples that arrive together, or soon after one another, are a range
             await declared.pass_by(1_000_000)
     ranges = await declared.streams.ranges(declared.key)
-    stored = {each.number: each.time_s for each in await everything(declared)}
-    covered = [n for each in ranges for n in range(each.first, each.last + 1)]
+    stored = {tuple_.number: tuple_.time_s for tuple_ in await read_all(declared)}
+    covered = [n for range_ in ranges for n in range(range_.first, range_.last + 1)]
     assert covered == list(stored)
     assert covered[0] > 1
-    for each in ranges:
-        latest_s = max(stored[n] for n in range(each.first, each.last + 1))
-        assert latest_s <= each.latest_s < latest_s + 1
-    # As an older version has left it; what is appended to it says nothing of the others.
+    for range_ in ranges:
+        latest_s = max(stored[n] for n in range(range_.first, range_.last + 1))
+        assert latest_s <= range_.latest_s < latest_s + 1
+    # As an older version left it: new tuples in it do not bound the times of the others.
     last = len(ranges) - 1
     record: Any = await declared.redis.lindex(declared.name("records"), last)
     await declared.redis.lset(declared.name("records"), last, record.rpartition(b" ")[0])
     assert (await declared.streams.ranges(declared.key))[last].latest_s == inf
     await declared.append([1])
-    assert [each.latest_s for each in await declared.streams.ranges(declared.key)][last] == inf
+    assert [range_.latest_s for range_ in await declared.streams.ranges(declared.key)][last] == inf
 
 
-async def everything(declared: Declared) -> list[StoredTuple]:
-    found = await declared.read(None, 1_000)
-    while page := await declared.read(found[-1].number, 1_000):
-        found += page
-    return found
+async def read_all(declared: DeclaredStream) -> list[StoredTuple]:
+    stored = await declared.read(None, 1_000)
+    while page := await declared.read(stored[-1].number, 1_000):
+        stored += page
+    return stored

@@ -1,4 +1,4 @@
-"""What there is of all streams, as a scrape asks for it: of the databases that have some."""
+"""Reports of all streams for a scrape: only of the databases that have some."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class CountingRedis(Redis):
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[CountingRedis]:
-    async with CountingRedis.from_url(redis_config.url) as opened:
-        assert isinstance(opened, CountingRedis)
-        yield opened
+    async with CountingRedis.from_url(redis_config.url) as client:
+        assert isinstance(client, CountingRedis)
+        yield client
 
 
 @pytest.fixture
@@ -48,24 +48,26 @@ def streams(redis: CountingRedis) -> RedisEventStreams:
 @pytest.fixture
 async def key(streams: RedisEventStreams) -> AsyncIterator[StreamKey]:
     """A stream with one tuple."""
-    declared = StreamKey(unique(), NAME)
-    assert await streams.declare(declared, STREAM, 1)
-    await streams.append(declared, [NewTuple(1e9, b'{"n": 1}')])
-    yield declared
-    await streams.clear(declared.database)
+    stream_key = StreamKey(unique(), NAME)
+    assert await streams.declare(stream_key, STREAM, 1)
+    await streams.append(stream_key, [NewTuple(1e9, b'{"n": 1}')])
+    yield stream_key
+    await streams.clear(stream_key.database)
 
 
 async def lengths(streams: RedisEventStreams, *databases: str) -> Mapping[str, list[int]]:
     reports = await EventStreamService(streams, SystemClock()).reports(databases)
-    return {id_: [each.last for each in found] for id_, found in reports.items()}
+    return {
+        id_: [report.last for report in stream_reports] for id_, stream_reports in reports.items()
+    }
 
 
 async def test_databases_without_streams_cost_nothing(
     redis: CountingRedis, streams: RedisEventStreams, key: StreamKey
 ) -> None:
-    others = [unique() for _ in range(200)]
+    other_databases = [unique() for _ in range(200)]
     trips = []
-    for databases in ([key.database], [key.database, *others]):
+    for databases in ([key.database], [key.database, *other_databases]):
         before = redis.trips
         assert await lengths(streams, *databases) == {key.database: [1]}
         trips.append(redis.trips - before)
@@ -73,7 +75,7 @@ async def test_databases_without_streams_cost_nothing(
     assert with_others == alone
 
 
-async def test_databases_that_have_none_any_more_are_not_shown(
+async def test_databases_without_streams_any_more_are_not_reported(
     streams: RedisEventStreams, key: StreamKey
 ) -> None:
     other = StreamKey(unique(), NAME)

@@ -19,24 +19,24 @@ async def mirrored(
     mongodb_config: SystemConfig,
     late_replies: None,
 ) -> AsyncIterator[Service]:
-    """A mediator that keeps views up."""
+    """A mediator that maintains views."""
     configs = (redis_config, postgresql_config, mongodb_config)
     async with (
-        scratch_systems(*configs) as own,
+        scratch_systems(*configs) as systems,
         scratch_catalogue(postgresql_config) as url,
-        service(own, url, coordination_url=redis_config.url) as started,
+        service(systems, url, coordination_url=redis_config.url) as instance,
     ):
-        await started.favour()
+        await instance.favour()
         with pytest.MonkeyPatch.context() as patched:
-            # Else a machine that stands still for seconds interrupts a run.
+            # Otherwise a machine that stalls for seconds interrupts a run.
             patched.setattr("mediator.materialisation.maintenance.LEASE_S", 120.0)
             patched.setattr("mediator.materialisation.service.SILENT_S", 120.0)
-            yield started
+            yield instance
 
 
 @pytest.fixture(scope="module")
 async def view(mirrored: Service) -> AsyncIterator[ViewClient]:
-    """A database with a view that is complete; tests have objects of their own in it."""
+    """A database with a complete view; each test has its own objects in it."""
     database = await mirrored.put_schema(
         {"articles": {"fields": fields()}},
         mode="microbatched",
@@ -44,13 +44,13 @@ async def view(mirrored: Service) -> AsyncIterator[ViewClient]:
     )
     async with client_of(mirrored, database) as client:
         view = ViewClient(mirrored, database, client)
-        await view.complete()
+        await view.wait_until_complete()
         yield view
 
 
 @pytest.fixture(scope="module")
 async def audited(mirrored: Service) -> AsyncIterator[ViewClient]:
-    """One with a bound so tight that what is missing is soon overdue."""
+    """A database with a bound so tight that missing copies are soon overdue."""
     database = await mirrored.put_schema(
         {"articles": {"fields": fields()}},
         mode="microbatched",
@@ -68,6 +68,6 @@ def id_() -> str:
 
 @pytest.fixture
 def shared() -> Iterator[Server]:
-    """A coordination Redis of the test's own: the module's replica holds the relays' leases."""
+    """A coordination Redis for one test: the module's replica holds the relays' leases."""
     with running("shared-clock") as server:
         yield server

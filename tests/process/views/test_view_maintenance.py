@@ -28,47 +28,45 @@ from tests.process.views.views import (
     BOUND_S,
     WRONG,
     ViewClient,
-    alone,
     corrupt,
     fields,
     has_ended,
     is_right,
     may_run,
     run_elsewhere,
+    uncoordinated,
 )
 
 
 async def test_a_system_that_cannot_hold_copies_is_no_view(mirrored: Service) -> None:
-    with pytest.raises(SchemaInvalid) as refused:
+    with pytest.raises(SchemaInvalid) as error:
         await mirrored.put_schema(
             {"articles": {"fields": fields()}},
             mode="microbatched",
             materialised_view={"system": "redis"},
         )
-    assert [location.pointer for location in refused.value.locations] == [
-        "/materialised_view/system"
-    ]
+    assert [location.pointer for location in error.value.locations] == ["/materialised_view/system"]
 
 
-async def test_verifying_finds_what_is_wrong_and_repairs_it(audited: ViewClient) -> None:
+async def test_verification_finds_and_repairs_wrong_copies(audited: ViewClient) -> None:
     await corrupt(audited)
 
-    async def all_is_found() -> bool:
-        found = await audited.report("verify")
-        return found == {**found, "wrong": WRONG, "repaired": 0}
+    async def all_are_found() -> bool:
+        findings = await audited.report("verify")
+        return findings == {**findings, "wrong": WRONG, "repaired": 0}
 
-    await eventually(all_is_found)
-    found = await audited.report("verify", repair=True)
-    assert found["wrong"] == WRONG
-    assert found["repaired"] == len(WRONG)
+    await eventually(all_are_found)
+    findings = await audited.report("verify", repair=True)
+    assert findings["wrong"] == WRONG
+    assert findings["repaired"] == len(WRONG)
     await is_right(audited)
     assert (await audited.report("verify"))["wrong"] == {}
 
 
-async def test_rebuilding_makes_everything_good(audited: ViewClient) -> None:
+async def test_a_rebuild_repairs_every_copy(audited: ViewClient) -> None:
     await corrupt(audited)
-    found = await audited.report("rebuild")
-    assert found["wrong"] == {}
+    findings = await audited.report("rebuild")
+    assert findings["wrong"] == {}
     await is_right(audited)
 
 
@@ -76,10 +74,10 @@ async def test_rebuilding_makes_everything_good(audited: ViewClient) -> None:
 async def test_a_repair_spares_a_copy_that_changes_meanwhile(
     audited: ViewClient, id_: str, monkeypatch: pytest.MonkeyPatch, deletes: bool
 ) -> None:
-    """The original was read before, at a version that is older than what was found of its copy."""
+    """The original was read before, at an older version than its copy's."""
     await audited.send("PUT", id_, {"title": "old", "hits": 1, "text": "t"})
-    await audited.caught_up()
-    copy = await audited.held(id_)
+    await audited.wait_until_caught_up()
+    copy = await audited.read_copy(id_)
     assert copy is not None
     assert audited.route.copy is not None
     ahead = {group: version + 1 for group, version in copy.versions.items()}
@@ -90,36 +88,36 @@ async def test_a_repair_spares_a_copy_that_changes_meanwhile(
     async def replace_later(*arguments: Any) -> int:
         new = {"title": "new", "hits": 2, "text": "t"}
         await audited.send(*(("DELETE", id_) if deletes else ("PUT", id_, new)))
-        await audited.caught_up()
+        await audited.wait_until_caught_up()
         return int(await replace_copies(*arguments))
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "replace_copies", replace_later)
-        found = await audited.report("verify", repair=True)
-    assert (found["wrong"], found["repaired"]) == ({"ahead": 1}, 0)
-    held = await audited.held(id_)
-    assert (held and held.values["title"]) == (None if deletes else "new")
+        findings = await audited.report("verify", repair=True)
+    assert (findings["wrong"], findings["repaired"]) == ({"ahead": 1}, 0)
+    current = await audited.read_copy(id_)
+    assert (current and current.values["title"]) == (None if deletes else "new")
 
 
-async def test_a_rebuild_repairs_what_it_was_interrupted_at(
+async def test_a_rebuild_repairs_the_copies_at_which_it_was_interrupted(
     audited: ViewClient, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The view is away for a moment, while the copies that are left over are looked for."""
+    """The view is down for a moment, during the search for left-over copies."""
     stray = Record(id_, 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
-    await audited.mirror(lambda mirror, where: mirror.absorb(where, [stray]))
-    read_copies, interrupted = Copier.read_copies, list[str]()
+    await audited.mirror(lambda mirror, fragment: mirror.absorb(fragment, [stray]))
+    read_copies, interruptions = Copier.read_copies, list[str]()
 
     async def read_after(copier: Copier, route: ClassRoute, ids: Sequence[str]) -> Any:
-        if id_ in ids and not interrupted:
-            interrupted.append(id_)
+        if id_ in ids and not interruptions:
+            interruptions.append(id_)
             raise Unavailable("The view is away.", system="postgres")
         return await read_copies(copier, route, ids)
 
     monkeypatch.setattr(Copier, "read_copies", read_after)
-    found = await audited.report("rebuild")
-    assert interrupted
-    assert found["wrong"] == {}
-    assert await audited.held(id_) is None
+    findings = await audited.report("rebuild")
+    assert interruptions
+    assert findings["wrong"] == {}
+    assert await audited.read_copy(id_) is None
 
 
 async def test_one_run_goes_on_at_a_time(view: ViewClient) -> None:
@@ -128,29 +126,29 @@ async def test_one_run_goes_on_at_a_time(view: ViewClient) -> None:
     with pytest.raises(Conflict):
         await views.start_run(view.database, "verify")
 
-    async def over() -> bool:
+    async def is_over() -> bool:
         return bool((await views.describe(view.database))["run"]["state"] == "done")
 
-    await eventually(over)
+    await eventually(is_over)
 
 
 async def test_a_view_is_described(view: ViewClient, id_: str) -> None:
     await view.send("PUT", id_, {"title": "Goal"})
-    await view.caught_up()
+    await view.wait_until_caught_up()
 
     async def is_described() -> bool:
         reports = await view.service.mediator.views.describe(view.database)
         partitions = reports["classes"]["articles"]["partitions"]
-        # Each of them is reported by itself, now and then.
+        # Each partition is reported separately, now and then.
         return any(partition["written"] for partition in partitions) and all(
             partition["refreshes"] for partition in reports["partitions"]
         )
 
     await eventually(is_described)
     [reports] = [
-        each
-        for each in await view.service.mediator.views.overview()
-        if each["database"] == view.database
+        report
+        for report in await view.service.mediator.views.overview()
+        if report["database"] == view.database
     ]
     articles = reports["classes"]["articles"]
     assert articles["system"] == "postgres"
@@ -173,24 +171,24 @@ async def test_the_view_is_a_system_that_can_hold_copies(mirrored: Service) -> N
 async def test_a_microbatched_database_needs_a_view(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> None:
-    async with alone(redis_config, postgresql_config) as started:
-        with pytest.raises(SchemaInvalid) as refused:
-            await started.put_schema({"articles": {"fields": {}}}, mode="microbatched")
-    assert [location.pointer for location in refused.value.locations] == ["/materialised_view"]
+    async with uncoordinated(redis_config, postgresql_config) as instance:
+        with pytest.raises(SchemaInvalid) as error:
+            await instance.put_schema({"articles": {"fields": {}}}, mode="microbatched")
+    assert [location.pointer for location in error.value.locations] == ["/materialised_view"]
 
 
-async def test_without_coordination_no_view_is_kept_up(postgresql_config: SystemConfig) -> None:
+async def test_without_coordination_no_view_is_maintained(postgresql_config: SystemConfig) -> None:
     classes = {"articles": {"fields": {"title": {"type": "string"}}}}
-    async with alone(postgresql_config, postgresql_config) as started:
-        control, data = started.mediator.control, started.mediator.data
+    async with uncoordinated(postgresql_config, postgresql_config) as instance:
+        control, data = instance.mediator.control, instance.mediator.data
         document = {"mode": "microbatched", "classes": classes}
         change = await control.set_schema("alone", document)
         assert any("coordination" in note for note in change.notes)
-        await started.create("alone", "articles", "a", title="t")
+        await instance.create("alone", "articles", "a", title="t")
         read = await data.read(Get("alone", "articles", "a"), ReadPreference("bounded"))
         assert read.freshness is None
         with pytest.raises(Conflict):
-            await started.mediator.views.describe("alone")
+            await instance.mediator.views.describe("alone")
 
 
 async def test_a_view_state_is_advanced_only_by_the_holder_from_its_cursor(
@@ -223,25 +221,25 @@ async def test_a_view_state_is_advanced_only_by_the_holder_from_its_cursor(
         await coordination.close()
 
 
-async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None:
+async def test_operators_see_and_maintain_views(view: ViewClient) -> None:
     mediator = view.service.mediator
     app = create_admin_app(
         mediator.control, CollectorRegistry(), AdminContext(views=mediator.views)
     )
-    where = f"/admin/v1/views/{view.database}"
+    path = f"/admin/v1/views/{view.database}"
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as admin:
-        listed = await admin.get("/admin/v1/views")
-        assert view.database in {each["database"] for each in listed.json()["items"]}
+        answer = await admin.get("/admin/v1/views")
+        assert view.database in {item["database"] for item in answer.json()["items"]}
         async with run_elsewhere(mediator, view.database_id):
-            assert (await admin.post(f"{where}/verify")).status_code == 409
+            assert (await admin.post(f"{path}/verify")).status_code == 409
         for work in ("verify?repair=true", "rebuild"):
             await eventually(partial(may_run, mediator, view.database_id))
-            accepted = await admin.post(f"{where}/{work}")
+            accepted = await admin.post(f"{path}/{work}")
             assert accepted.status_code == 202
             assert accepted.json()["run"]["state"] in ("running", "done")
-            await eventually(partial(has_ended, admin, where))
-            run = (await admin.get(where)).json()["run"]
+            await eventually(partial(has_ended, admin, path))
+            run = (await admin.get(path)).json()["run"]
             assert (run["state"], run["wrong"]) == ("done", 0)
         assert (await admin.get("/admin/v1/views/nothing")).status_code == 404
         assert (await admin.post("/admin/v1/views/nothing/verify")).status_code == 404

@@ -1,4 +1,4 @@
-"""Rebuilds of views end, whatever becomes of the classes and the objects meanwhile."""
+"""Rebuilds of views end, whatever happens to the classes and the objects meanwhile."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ VIEW: dict[str, Any] = {
 
 @pytest.fixture
 def may_build(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Builds wait until it is set."""
-    count, may = Copier.count, asyncio.Event()
+    """An event that builds wait for."""
+    count, allowed = Copier.count, asyncio.Event()
 
     async def count_later(copier: Copier, route: ClassRoute) -> int:
-        await may.wait()
+        await allowed.wait()
         return await count(copier, route)
 
     monkeypatch.setattr(Copier, "count", count_later)
-    return may
+    return allowed
 
 
-async def rebuilding(mirrored: Service, database: str) -> None:
+async def start_rebuild(mirrored: Service, database: str) -> None:
     """Start a rebuild, and wait until it waits for builds."""
     views = mirrored.mediator.views
     await views.start_run(database, "rebuild")
@@ -52,10 +52,10 @@ async def test_a_rebuild_ends_although_a_class_is_dropped(
     mirrored: Service, may_build: asyncio.Event
 ) -> None:
     database = await mirrored.put_schema(CLASSES, **VIEW)
-    await rebuilding(mirrored, database)
-    left = {"classes": {"articles": CLASSES["articles"]}, **VIEW}
+    await start_rebuild(mirrored, database)
+    document = {"classes": {"articles": CLASSES["articles"]}, **VIEW}
     options = ChangeOptions(drop=frozenset({"notes"}))
-    await mirrored.mediator.control.set_schema(database, left, options=options)
+    await mirrored.mediator.control.set_schema(database, document, options=options)
     may_build.set()
     await eventually(partial(has_state, mirrored, database, "done"))
     run = (await mirrored.mediator.views.describe(database))["run"]
@@ -65,11 +65,11 @@ async def test_a_rebuild_ends_although_a_class_is_dropped(
 async def test_a_rebuild_ends_although_a_copy_is_replaced(
     mirrored: Service, may_build: asyncio.Event
 ) -> None:
-    """The copy of a class is another one when the view is on another system."""
+    """A class has another copy when the view is on another system."""
     database = await mirrored.put_schema(CLASSES, **VIEW)
-    await rebuilding(mirrored, database)
-    moved = {**VIEW, "materialised_view": {"system": "mongo", "staleness_s": BOUND_S}}
-    await mirrored.mediator.control.set_schema(database, {"classes": CLASSES, **moved})
+    await start_rebuild(mirrored, database)
+    other_view = {**VIEW, "materialised_view": {"system": "mongo", "staleness_s": BOUND_S}}
+    await mirrored.mediator.control.set_schema(database, {"classes": CLASSES, **other_view})
     may_build.set()
     await eventually(partial(has_state, mirrored, database, "done"))
 
@@ -79,7 +79,7 @@ async def test_a_rebuild_ends_with_its_database(
 ) -> None:
     database = await mirrored.put_schema(CLASSES, **VIEW)
     id_ = mirrored.mediator.data.model.databases[database].id
-    await rebuilding(mirrored, database)
+    await start_rebuild(mirrored, database)
     await mirrored.mediator.control.delete_schema(database)
     await eventually(partial(may_run, mirrored.mediator, id_))
 
@@ -90,19 +90,21 @@ async def test_a_rebuild_ends_although_an_object_cannot_be_copied(
     database = await mirrored.put_schema(CLASSES, **VIEW)
     copy: Callable[..., Any] = Copier.copy
 
-    async def copy_others(copier: Copier, route: ClassRoute, ids: Sequence[str], **how: Any) -> int:
+    async def copy_others(
+        copier: Copier, route: ClassRoute, ids: Sequence[str], **options: Any
+    ) -> int:
         if "stuck" in ids:
             raise ValueError("it cannot be copied")
-        return int(await copy(copier, route, ids, **how))
+        return int(await copy(copier, route, ids, **options))
 
     monkeypatch.setattr(Copier, "copy", copy_others)
     async with client_of(mirrored, database) as client:
         view = ViewClient(mirrored, database, client)
         for id_ in ("stuck", "right"):
             await view.send("PUT", id_, {"title": "t"})
-        found = await view.report("rebuild")
-        assert found["objects"] == 2
-        assert await view.held("right") is not None
+        findings = await view.report("rebuild")
+        assert findings["objects"] == 2
+        assert await view.read_copy("right") is not None
 
 
 async def has_state(mirrored: Service, database: str, state: str) -> bool:

@@ -11,7 +11,7 @@ from portolan_client import AsyncClient, AsyncTransaction, Operation, Transactio
 from tests.process.views.views import ViewClient, make_stale
 
 
-async def test_a_transaction_that_a_stale_copy_has_aborted_reads_the_systems(
+async def test_a_transaction_that_a_stale_copy_aborted_reads_the_systems(
     view: ViewClient, id_: str
 ) -> None:
     await make_stale(view, id_)
@@ -28,7 +28,7 @@ async def test_a_transaction_that_a_stale_copy_has_aborted_reads_the_systems(
         with pytest.raises(TransactionAborted):
             await client.transact(count, attempts=1)
         assert await client.transact(count, attempts=2) == 3
-    # The first attempt of each was answered by the view, as any read may be.
+    # The view answered the first attempt of each, as it can answer any read.
     assert attempts == [True, True, False]
     answer = await view.send("GET", id_, prefer="consistency=strong")
     assert answer.json()["hits"] == 3

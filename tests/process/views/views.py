@@ -1,4 +1,4 @@
-"""A view and its client, and ways to meddle with copies."""
+"""A view and its client, and ways to tamper with copies."""
 
 from __future__ import annotations
 
@@ -59,9 +59,11 @@ class ViewClient:
         return self.service.mediator.data.model.databases[self.database].classes["articles"]
 
     async def send(self, method: str, id_: str, body: Any = None, **headers: str) -> httpx.Response:
-        """Send a request about an article; it must be answered well."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = await self.http.request(method, f"articles/{id_}", json=body, headers=given)
+        """Send a request about an article; it must succeed."""
+        request_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.http.request(
+            method, f"articles/{id_}", json=body, headers=request_headers
+        )
         assert answer.is_success, answer.text
         return answer
 
@@ -70,7 +72,7 @@ class ViewClient:
             f"articles/{id_}", content=b'{"hits": {"inc": 1}}', headers=UPDATE
         )
 
-    async def held(self, id_: str) -> Record | None:
+    async def read_copy(self, id_: str) -> Record | None:
         """Read an object's copy."""
         assert self.route.copy is not None
         store = self.service.mediator.systems.get(self.route.copy.system).store
@@ -78,54 +80,56 @@ class ViewClient:
         return record
 
     async def mirror(self, call: Callable[[Mirror, Any], Awaitable[Any]]) -> None:
-        """Meddle with copies."""
+        """Tamper with copies."""
         assert self.route.copy is not None
         store = self.service.mediator.systems.get(self.route.copy.system).store
         assert isinstance(store, Mirror)
         await call(store, self.route.copy)
 
     async def overwrite(self, record: Record) -> None:
-        """Put a copy in the place of the one that is there."""
-        held = await self.held(record.id)
-        assert held is not None
-        await self.mirror(lambda mirror, where: mirror.replace_copies(where, [held], [record]))
+        """Replace an existing copy."""
+        existing = await self.read_copy(record.id)
+        assert existing is not None
+        await self.mirror(
+            lambda mirror, fragment: mirror.replace_copies(fragment, [existing], [record])
+        )
 
-    async def complete(self) -> None:
+    async def wait_until_complete(self) -> None:
         """Wait until the copies are complete."""
         await eventually(self._is_complete)
 
-    async def answers(self, id_: str) -> None:
+    async def wait_until_answered(self, id_: str) -> None:
         """Wait until the view answers reads of this object."""
 
-        async def answered() -> bool:
+        async def is_answered() -> bool:
             read = Get(self.database, "articles", id_)
             outcome = await self.service.mediator.data.read(read, ReadPreference("bounded"))
             return outcome.freshness is not None
 
-        await eventually(answered)
+        await eventually(is_answered)
 
-    async def caught_up(self) -> None:
-        """Wait until everything written so far is in the view."""
+    async def wait_until_caught_up(self) -> None:
+        """Wait until every write so far is in the view."""
         feed = self.service.mediator.coordination
         assert feed is not None
         tick = await feed.feed.tick()
 
-        async def reached() -> bool:
+        async def is_reached() -> bool:
             watermarks = await feed.view_state.watermarks(self.database_id)
-            known = [m for ticks in watermarks.until_tick.values() for m in ticks]
-            return bool(known) and all(
-                watermark is not None and watermark > tick for watermark in known
+            until_ticks = [m for ticks in watermarks.until_tick.values() for m in ticks]
+            return bool(until_ticks) and all(
+                watermark is not None and watermark > tick for watermark in until_ticks
             )
 
-        await eventually(reached)
+        await eventually(is_reached)
         await self.service.mediator.views.read_watermarks()
 
     async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
-        """Let a run go over the view; return what it has found of the articles."""
+        """Run maintenance of the view; return its findings on the articles."""
         views = self.service.mediator.views
 
         async def is_started() -> bool:
-            # The one before may be about to release its lease, although it is done.
+            # The previous run can still hold its lease, although it is done.
             with suppress(Conflict):
                 await views.start_run(self.database, kind, repair=repair)
                 return True
@@ -133,22 +137,22 @@ class ViewClient:
 
         await eventually(is_started)
 
-        async def over() -> bool:
+        async def is_over() -> bool:
             return bool((await views.describe(self.database))["run"]["state"] != "running")
 
-        await eventually(over)
+        await eventually(is_over)
         run = (await views.describe(self.database))["run"]
         assert run["state"] == "done", run
-        found: dict[str, Any] = run["classes"]["articles"]
-        return found
+        findings: dict[str, Any] = run["classes"]["articles"]
+        return findings
 
     async def _is_complete(self) -> bool:
         reports = await self.service.mediator.views.describe(self.database)
-        return all(each["age_s"] is not None for each in reports["classes"].values())
+        return all(report["age_s"] is not None for report in reports["classes"].values())
 
 
-def tried(view: ViewClient) -> ViewReadFinished:
-    """What was reports last of a read that the view could have answered."""
+def last_view_read(view: ViewClient) -> ViewReadFinished:
+    """Return the last report of a read that the view could have answered."""
     return next(o for o in reversed(view.service.observed) if isinstance(o, ViewReadFinished))
 
 
@@ -166,7 +170,7 @@ async def set_mode(mirrored: Service, database: str, mode: str) -> None:
 
 
 async def execute(view: ViewClient, statement: str, *arguments: Any) -> None:
-    """Meddle with the view's rows behind its back."""
+    """Change the view's rows behind its back."""
     copy = view.route.copy
     assert copy is not None
     store = view.service.mediator.systems.get(copy.system).store
@@ -180,29 +184,29 @@ async def execute(view: ViewClient, statement: str, *arguments: Any) -> None:
 
 
 async def corrupt(view: ViewClient) -> None:
-    """Make one copy of each kind of wrong."""
+    """Make one wrong copy of each kind."""
     for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
         await view.send("PUT", id_, {"title": "right", "hits": 1, "text": "right"})
-    await view.caught_up()
+    await view.wait_until_caught_up()
     await execute(view, "DELETE FROM {} WHERE id = $1", "v-absent")
     for id_, ahead in (("v-different", 0), ("v-ahead", 10**9)):
-        copy = await view.held(id_)
+        copy = await view.read_copy(id_)
         assert copy is not None
         versions = {group: version + ahead for group, version in copy.versions.items()}
         wrong = Record(id_, copy.creation_version, versions, {**copy.values, "title": "wrong"})
         await view.overwrite(wrong)
     stray = Record("v-stray", 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
-    await view.mirror(lambda m, where: m.absorb(where, [stray]))
+    await view.mirror(lambda m, fragment: m.absorb(fragment, [stray]))
 
 
 async def make_stale(view: ViewClient, id_: str) -> None:
     """Write an object twice, and leave its first state in the view."""
     await view.send("PUT", id_, {"title": "t", "hits": 1})
-    await view.caught_up()
-    copy = await view.held(id_)
+    await view.wait_until_caught_up()
+    copy = await view.read_copy(id_)
     assert copy is not None
     await view.send("PUT", id_, {"title": "t", "hits": 2})
-    await view.caught_up()
+    await view.wait_until_caught_up()
     await view.overwrite(copy)
 
 
@@ -210,9 +214,9 @@ WRONG = {"absent": 1, "different": 1, "ahead": 1, "left over": 1}
 
 
 async def is_right(view: ViewClient) -> None:
-    assert await view.held("v-stray") is None
+    assert await view.read_copy("v-stray") is None
     for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
-        copy = await view.held(id_)
+        copy = await view.read_copy(id_)
         assert copy is not None
         assert copy.values == {"title": "right", "hits": 1, "text": "right"}
 
@@ -229,31 +233,31 @@ class History:
         self.acknowledged.setdefault(id_, []).append((time.monotonic(), version))
 
     def check(self, outcome: Outcome, requested_at: float) -> None:
-        """Hold a view's answer against what was acknowledged."""
+        """Compare a view's answer with the acknowledged increments."""
         assert outcome.freshness is not None
         version = outcome.versions["hits"]
         assert version is not None
         assert outcome.values is not None
         assert self.values[outcome.id, version] == outcome.values["hits"]
         due = requested_at - outcome.freshness.measured_s
-        acknowledged = [v for at, v in self.acknowledged[outcome.id] if at < due]
+        acknowledged = [v for time_s, v in self.acknowledged[outcome.id] if time_s < due]
         assert version >= max(acknowledged, default=0)
 
 
 @asynccontextmanager
-async def alone(config: SystemConfig, catalogue: SystemConfig) -> AsyncIterator[Service]:
-    """MaintenanceRun a mediator on one system, without coordination."""
+async def uncoordinated(config: SystemConfig, catalogue: SystemConfig) -> AsyncIterator[Service]:
+    """Run a mediator on one system, without coordination."""
     async with (
-        scratch_systems(config) as own,
+        scratch_systems(config) as systems,
         scratch_catalogue(catalogue) as url,
-        service(own, url) as started,
+        service(systems, url) as instance,
     ):
-        yield started
+        yield instance
 
 
 @asynccontextmanager
 async def run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
-    """Hold the lease of runs, as another replica does while a run of its own goes on."""
+    """Hold the lease of runs, as another replica does during its run."""
     assert mediator.coordination is not None
     leases, name = mediator.coordination.leases, f"view-maintenance:{database_id}"
     await eventually(partial(may_run, mediator, database_id))
@@ -264,35 +268,35 @@ async def run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[N
         await leases.release(name, "another replica")
 
 
-async def has_ended(admin: httpx.AsyncClient, where: str) -> bool:
-    return bool((await admin.get(where)).json()["run"]["state"] != "running")
+async def has_ended(admin: httpx.AsyncClient, path: str) -> bool:
+    return bool((await admin.get(path)).json()["run"]["state"] != "running")
 
 
 async def may_run(mediator: Mediator, database_id: str) -> bool:
-    """Whether no run has its lease: one that is done releases it a moment later."""
+    """Whether no run has its lease: a finished one releases it a moment later."""
     assert mediator.coordination is not None
     lease = Lease(f"view-maintenance:{database_id}", "")
     return not await mediator.coordination.redis.exists(lease.key)
 
 
-async def eventual_copy(started: Service, database: str, **values: Any) -> Outcome:
+async def eventual_copy(instance: Service, database: str, **values: Any) -> Outcome:
     """Wait until the view answers with these values."""
     outcome: Outcome | None = None
 
-    async def answers() -> bool:
+    async def is_answered() -> bool:
         nonlocal outcome
-        outcome = await started.mediator.data.read(
+        outcome = await instance.mediator.data.read(
             Get(database, "articles", "a"), ReadPreference("bounded")
         )
-        held = outcome.values or {}
-        return outcome.freshness is not None and values.items() <= held.items()
+        copy_values = outcome.values or {}
+        return outcome.freshness is not None and values.items() <= copy_values.items()
 
-    await eventually(answers)
+    await eventually(is_answered)
     assert outcome is not None
     return outcome
 
 
-SHIFTED = """
+SHIFTED_TIME = """
 local function time()
   local now = redis.call('TIME')
   return {{ now[1] + (redis.call('GET', '{}') or 0), now[2] }}

@@ -47,12 +47,12 @@ class MemoryLog:
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
     ) -> LogPage:
         self.reads.append((log, after))
-        beyond = [e for e in self.entries[log] if e[0] > (after or "")][:limit]
+        stored = [e for e in self.entries[log] if e[0] > (after or "")][:limit]
         if self.pause is not None:
             await self.pause()
-        known = [(p, c if fragment_of(c.database, c.class_name) else None) for p, c in beyond]
+        items = [(p, c if fragment_of(c.database, c.class_name) else None) for p, c in stored]
         size = len(orjson.dumps(self.large))
-        entries = [LogEntry(position, change, size) for position, change in known]
+        entries = [LogEntry(position, change, size) for position, change in items]
         return LogPage(entries, is_last=len(entries) < limit)
 
     async def oldest(self, log: str) -> str | None:
@@ -66,7 +66,7 @@ class MemoryLog:
 
 
 class LateLog(MemoryLog):
-    """A log that withholds what was written from a number on."""
+    """A log that withholds writes from a number on."""
 
     numbers = (0, 0)
 
@@ -74,11 +74,11 @@ class LateLog(MemoryLog):
         return self.numbers
 
 
-EAGER, IDLE, OURS = 0, 10**12, 200_000
+EAGER, IDLE, DEFAULT = 0, 10**12, 200_000
 
 
 class RecordingFeed:
-    """A feed that records the databases that something was appended to."""
+    """A feed that records the databases of its appends."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -102,7 +102,7 @@ class Harness:
         self.leases = Leases(self.redis)
         tag = uuid.uuid4().hex[:10]
         self.databases = [f"a{tag}", f"b{tag}"]
-        self.known = list(self.databases)
+        self.routed_databases = list(self.databases)
         self.system = f"s{tag}"
         self.log = MemoryLog()
 
@@ -111,10 +111,10 @@ class Harness:
             fragment = Fragment(self.system, database, "c", {}, {"main": ()})
             return SimpleNamespace(classes={"c": SimpleNamespace(fragments=(fragment,))})
 
-        return RoutingModel(1, {name: route(name) for name in self.known})
+        return RoutingModel(1, {name: route(name) for name in self.routed_databases})
 
     async def refresh(self) -> None:
-        self.known = list(self.databases)
+        self.routed_databases = list(self.databases)
 
     async def relay(
         self, token: str = "one", feed: Feed | None = None, pace_us: int = EAGER
@@ -126,16 +126,16 @@ class Harness:
         return LogRelay(self.log, feed or self.feed, routes, lease, pace_us)
 
     async def ids(self, database: str) -> list[str]:
-        """Return the ids in a feed, sorted by version; those of one object in their order."""
-        found: list[tuple[str, Change]] = []
+        """Return the ids in a feed by version; check that the versions of each object rise."""
+        all_entries: list[tuple[str, Change]] = []
         for partition in range(PARTITIONS):
             entries = await self.feed.read(database, partition, BEGINNING, 100_000)
-            found += entries
-            last: dict[str, int] = {}
+            all_entries += entries
+            last_versions: dict[str, int] = {}
             for _, change in entries:
-                assert last.get(change.object_id, 0) < change.version
-                last[change.object_id] = change.version
-        return [c.id for _, c in sorted(found, key=lambda pair: pair[1].version)]
+                assert last_versions.get(change.object_id, 0) < change.version
+                last_versions[change.object_id] = change.version
+        return [c.id for _, c in sorted(all_entries, key=lambda pair: pair[1].version)]
 
     async def close(self) -> None:
         for name in (*self.databases, self.system):
@@ -146,8 +146,8 @@ class Harness:
         await self.redis.aclose()
 
 
-class Failing:
-    """A feed whose chosen calls fail, before or after they took effect."""
+class FailingFeed:
+    """A feed whose chosen call fails, before or after it takes effect."""
 
     def __init__(self, feed: Feed, name: str, number: int, *, after: bool) -> None:
         self._feed = feed
@@ -156,18 +156,18 @@ class Failing:
         self._after = after
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(self._feed, name)
+        method = getattr(self._feed, name)
         if name != self._name:
-            return real
+            return method
 
         async def call(*args: Any) -> Any:
             self._number -= 1
             if self._number == 0 and not self._after:
                 raise ConnectionError
-            answer = await real(*args)
+            result = await method(*args)
             if self._number == 0:
                 raise ConnectionError
-            return answer
+            return result
 
         return call
 
@@ -178,9 +178,9 @@ def cursor_of(change: Change) -> str:
 
 async def drain(relay: LogRelay) -> RelayResult:
     while True:
-        done = await relay.relay()
-        if not done.read:
-            return done
+        result = await relay.relay()
+        if not result.read:
+            return result
 
 
 async def is_beyond(harness: Harness, relay: LogRelay, database: str, tick: int) -> bool:

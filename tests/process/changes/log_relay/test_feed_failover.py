@@ -1,4 +1,4 @@
-"""Another server goes on with an older state and a clock that is behind: followers miss nothing."""
+"""A failover to a server with an older state and a slow clock: followers miss nothing."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Append = Callable[[Harness, list[Change]], Awaitable[None]]
 
 
 async def by_a_new_relay(harness: Harness, changes: list[Change]) -> None:
-    """Relay the log by a relay that does not know what the feed had."""
+    """Relay the log with a relay that does not know the feed."""
     await drain(await harness.relay(f"after{len(changes)}"))
 
 
 async def from_records(harness: Harness, changes: list[Change]) -> None:
     for database in harness.databases:
-        own = [encoded(change) for change in changes if change.database_id == database]
-        await harness.feed.append_newer(database, own, WriterProgress("store", "one"))
+        documents = [encoded(change) for change in changes if change.database_id == database]
+        await harness.feed.append_newer(database, documents, WriterProgress("store", "one"))
 
 
 class Failover:
-    """A feed whose server is replaced by one of an older state, in the same directory."""
+    """A feed whose server is replaced by one with an older state, in the same directory."""
 
     def __init__(self, server: Server, append: Append) -> None:
         self.harness = Harness(server.url)
@@ -51,8 +51,8 @@ class Failover:
         return self.harness.databases[0]
 
     async def write(self, *objects: str) -> None:
-        """Write changes of objects, and append them."""
-        self.changes += [self.harness.log.write(self.database, each) for each in objects]
+        """Write and append changes of objects."""
+        self.changes += [self.harness.log.write(self.database, id_) for id_ in objects]
         await self._append(self.harness, self.changes)
 
     async def read(self, after: FeedPosition) -> tuple[list[str], FeedPosition]:
@@ -70,27 +70,27 @@ class Failover:
     def _all(self) -> list[str]:
         return [change.id for change in self.changes]
 
-    def keep(self) -> None:
-        """Keep the state that the other server will have."""
+    def save(self) -> None:
+        """Save the state of the other server."""
         shutil.copytree(self._files, self._older)
 
     async def set_ahead(self) -> None:
-        """Have the server number changes as if its clock were ahead of that of the other one."""
+        """Let the server number changes as if its clock were ahead of the other one's."""
         for number in range(PARTITIONS):
             stream = feed_key(self.database, number)
             id_ = await self._add(stream, {"k": "", "c": ""}, AHEAD_MS + number)
-            # An entry that is removed at once leaves its id.
+            # A removed entry leaves its id behind.
             await self.harness.redis.xdel(stream, id_)
 
     async def set_idle(self) -> None:
-        """Have what was appended so far be hours old."""
+        """Make all entries hours old."""
         redis = self.harness.redis
         for number in range(PARTITIONS):
             stream = feed_key(self.database, number)
             entries: Any = await redis.xrange(stream)
             await redis.delete(stream)
-            for at, (_, fields) in enumerate(entries):
-                await self._add(stream, fields, at - IDLE_MS)
+            for offset_ms, (_, fields) in enumerate(entries):
+                await self._add(stream, fields, offset_ms - IDLE_MS)
 
     async def _add(self, stream: str, fields: Any, ahead_ms: int) -> Any:
         seconds, _ = await self.harness.redis.time()
@@ -98,15 +98,18 @@ class Failover:
         return await self.harness.redis.xadd(stream, fields, id_)
 
     async def fail_over(self) -> None:
-        before = self.harness
+        previous = self.harness
         await self.disconnect()
         self._server.kill()
         shutil.rmtree(self._files)
         shutil.move(self._older, self._files)
         self._server.start()
         self.harness = Harness(self._server.url)
-        self.harness.databases, self.harness.known = before.databases, before.known
-        self.harness.log, self.harness.system = before.log, before.system
+        self.harness.databases, self.harness.routed_databases = (
+            previous.databases,
+            previous.routed_databases,
+        )
+        self.harness.log, self.harness.system = previous.log, previous.system
 
     async def disconnect(self) -> None:
         await self.harness.client.close()
@@ -128,47 +131,47 @@ async def failing_over(append: Append) -> AsyncIterator[Failover]:
 async def test_a_follower_misses_nothing_after_a_failover_to_a_clock_that_is_behind(
     append: Append, lost: tuple[str, ...]
 ) -> None:
-    """It has read what is lost, and nothing that goes on remembers that the feed had it."""
+    """It has read the lost changes, and nothing remembers that the feed had them."""
     async with failing_over(append) as failover:
         await failover.write("x")
         _, first = await failover.read(await _beginning(failover))
-        failover.keep()
+        failover.save()
         await failover.set_ahead()
         await failover.write(*lost)
         read, position = await failover.read(first)
         assert read == [change.id for change in failover.changes[1:]]
         await failover.fail_over()
         await failover.write("x", "a", "b", "c", "d")
-        again, _ = await failover.read(position)
-        assert again == read + [change.id for change in failover.changes[-5:]]
+        resumed, _ = await failover.read(position)
+        assert resumed == read + [change.id for change in failover.changes[-5:]]
 
 
 @pytest.mark.parametrize("append", [by_a_new_relay, from_records])
-@pytest.mark.parametrize("kept", [(), ("x",)], ids=["nothing", "old changes"])
+@pytest.mark.parametrize("old_objects", [(), ("x",)], ids=["nothing", "old changes"])
 async def test_a_follower_misses_nothing_after_a_failover_of_a_feed_that_was_idle(
-    append: Append, kept: tuple[str, ...]
+    append: Append, old_objects: tuple[str, ...]
 ) -> None:
-    """The last id that is left says nothing of those that were given out since."""
+    """The last remaining id does not bound the ids given out since."""
     async with failing_over(append) as failover:
         beginning = await _beginning(failover)
-        await failover.write(*kept)
+        await failover.write(*old_objects)
         _, first = await failover.read(beginning)
         await failover.set_idle()
-        failover.keep()
+        failover.save()
         await failover.set_ahead()
         await failover.write("x", "a")
         read, position = await failover.read(first)
         await failover.fail_over()
         await failover.write("x", "a", "b", "c", "d")
-        again, _ = await failover.read(position)
-        assert again == read + [change.id for change in failover.changes[-5:]]
+        resumed, _ = await failover.read(position)
+        assert resumed == read + [change.id for change in failover.changes[-5:]]
 
 
-async def test_a_server_that_goes_on_with_what_it_had_repeats_nothing() -> None:
+async def test_a_server_that_restarts_with_its_state_repeats_nothing() -> None:
     async with failing_over(by_a_new_relay) as failover:
         await failover.write("x", "a")
         _, position = await failover.read(await _beginning(failover))
-        failover.keep()
+        failover.save()
         await failover.fail_over()
         await failover.write("x", "b")
         read, position = await failover.read(position)

@@ -1,4 +1,4 @@
-"""The relay of logs, with a log in memory: whatever interrupts it, nothing is lost or doubled."""
+"""The relay of logs, with a log in memory: no interruption loses or duplicates changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mediator.coordination.scripts import feed_key
 from mediator.stores.port import StoreUnavailable
 from tests.process.changes.log_relay.logs import (
     IDLE,
-    Failing,
+    FailingFeed,
     Harness,
     RecordingFeed,
     cursor_of,
@@ -41,7 +41,7 @@ async def test_cursors_that_stayed_behind_repeat_and_skip_nothing(harness: Harne
     one, two = harness.databases
     expected: dict[str, list[str]] = {one: [], two: []}
     for number in range(6):
-        # A relay that is killed after each round; its successor starts at the least cursor.
+        # A relay that is killed after each round; its successor starts at the lowest cursor.
         relay = await harness.relay(f"r{number}", pace_us=IDLE)
         for database in (one, one, two if number % 3 == 2 else one):
             expected[database].append(harness.log.write(database).id)
@@ -71,20 +71,20 @@ async def test_each_database_gets_its_changes(harness: Harness) -> None:
         assert list(await harness.feed.relayed_until(database)) == [harness.system]
 
 
-async def test_a_database_that_is_new_is_not_skipped(harness: Harness) -> None:
-    """Although other databases are further, and the relay is killed between them."""
+async def test_a_new_database_is_not_skipped(harness: Harness) -> None:
+    """Even if other databases are ahead and the relay is killed between them."""
     one, two = harness.databases
     relay = await harness.relay()
     first = harness.log.write(one)
     await drain(relay)
-    lost = [harness.log.write(two).id, harness.log.write(two).id]
+    expected = [harness.log.write(two).id, harness.log.write(two).id]
     harness.log.write(one)
     for number in range(1, 4):
-        failing = await harness.relay(feed=Failing(harness.feed, "append", number, after=True))
+        failing = await harness.relay(feed=FailingFeed(harness.feed, "append", number, after=True))
         with suppress(ConnectionError):
             await drain(failing)
     await drain(await harness.relay("two"))
-    assert await harness.ids(two) == lost
+    assert await harness.ids(two) == expected
     assert (await harness.ids(one))[0] == first.id
 
 
@@ -98,7 +98,7 @@ async def test_a_killed_relay_loses_and_duplicates_nothing(
         for database in harness.databases:
             expected[database] += [harness.log.write(database, f"o{n}").id for n in range(5)]
         failing = await harness.relay(
-            f"r{number}", Failing(harness.feed, name, number, after=after)
+            f"r{number}", FailingFeed(harness.feed, name, number, after=after)
         )
         with suppress(ConnectionError):  # some calls are too rare to fail
             await drain(failing)
@@ -108,7 +108,7 @@ async def test_a_killed_relay_loses_and_duplicates_nothing(
 
 
 async def test_a_relay_that_resumes_late_appends_nothing_twice(harness: Harness) -> None:
-    """It has read, and sleeps; another takes over and goes on; then it appends what it read."""
+    """It sleeps after a read; another relay takes over and continues; then it appends its batch."""
     database = harness.databases[0]
     ids = [harness.log.write(database).id for _ in range(5)]
     reading, awake = asyncio.Event(), asyncio.Event()
@@ -180,7 +180,7 @@ async def test_changes_that_are_missing_for_good_are_noticed(harness: Harness) -
 
 
 async def test_an_entry_at_which_a_cursor_stands_is_not_trimmed(harness: Harness) -> None:
-    """Without it, a log that goes on right after the cursor looks as if something were missing."""
+    """Without it, a log that continues right after the cursor seems to lack entries."""
     one, two = harness.databases
     relay = await harness.relay(pace_us=IDLE)
     changes = []
@@ -193,7 +193,7 @@ async def test_an_entry_at_which_a_cursor_stands_is_not_trimmed(harness: Harness
     assert (await (await harness.relay("next")).relay()).missing == ()
 
 
-async def test_a_crash_between_append_and_trim_is_nothing(harness: Harness) -> None:
+async def test_a_crash_between_append_and_trim_is_harmless(harness: Harness) -> None:
     database = harness.databases[0]
     ids = []
     for number in range(4):
@@ -207,7 +207,7 @@ async def test_a_crash_between_append_and_trim_is_nothing(harness: Harness) -> N
 
 async def test_a_class_created_by_another_replica_is_found(harness: Harness) -> None:
     one, two = harness.databases
-    harness.known = [one]
+    harness.routed_databases = [one]
     change = harness.log.write(two)
     await drain(await harness.relay())
     assert await harness.ids(two) == [change.id]
@@ -240,7 +240,7 @@ async def test_a_failing_store_is_read_again(harness: Harness) -> None:
 
 
 async def test_an_append_may_be_sent_twice(harness: Harness) -> None:
-    """As a client does whose connection broke before the answer came."""
+    """As by a client whose connection broke before the reply."""
 
     class Twice:
         def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Up to which tick a relay of logs reports the feed as complete, and how it appends in batches."""
+"""The tick up to which a log relay reports the feed as complete, and its batches of appends."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mediator.changes.log_relay import RelayResult
 from mediator.coordination.scripts import TICKS
 from tests.faults.conditions import eventually
 from tests.process.changes.log_relay.logs import (
+    DEFAULT,
     EAGER,
     IDLE,
-    OURS,
-    Failing,
+    FailingFeed,
     Harness,
     LateLog,
     cursor_of,
@@ -29,7 +29,7 @@ from tests.process.changes.log_relay.logs import (
 
 async def test_a_feed_whose_clock_was_set_back_still_receives_changes(harness: Harness) -> None:
     one, two = harness.databases
-    relay = await harness.relay(pace_us=OURS)
+    relay = await harness.relay(pace_us=DEFAULT)
     await drain(relay)
     await harness.feed.tick()
     # As if the clock had been an hour ahead until now.
@@ -59,7 +59,7 @@ async def test_withheld_changes_are_not_reported_as_complete(harness: Harness) -
     log.numbers = (7, 9)
     await relay.relay()
     until_tick = (await harness.feed.relayed_until(database))[harness.system]
-    assert until_tick < before, "what was acknowledged since may be withheld"
+    assert until_tick < before, "writes acknowledged since can be withheld"
     log.numbers = (9, 9)
     await relay.relay()
     assert (await harness.feed.relayed_until(database))[harness.system] > before
@@ -69,7 +69,7 @@ async def test_withheld_changes_are_not_reported_as_complete(harness: Harness) -
 async def test_a_log_that_is_not_drained_is_not_reported_as_complete(
     harness: Harness, pace_us: int
 ) -> None:
-    """As soon as it is, that is published for all to which something was appended meanwhile."""
+    """Once drained, the relay publishes the progress of each database with new changes."""
     database = harness.databases[0]
     relay = await harness.relay(pace_us=pace_us)
     await drain(relay)
@@ -96,9 +96,11 @@ async def test_changes_written_during_a_read_are_not_reported_as_complete(harnes
     assert (await harness.feed.relayed_until(database))[harness.system] <= min(acknowledged)
 
 
-async def test_much_is_appended_in_parcels_and_complete_with_the_last(harness: Harness) -> None:
+async def test_many_changes_are_appended_in_batches_and_complete_with_the_last(
+    harness: Harness,
+) -> None:
     database = harness.databases[0]
-    parcels: list[tuple[int, bool]] = []
+    appends: list[tuple[int, bool]] = []
 
     class RecordingFeed:
         def __getattr__(self, name: str) -> Any:
@@ -108,18 +110,20 @@ async def test_much_is_appended_in_parcels_and_complete_with_the_last(harness: H
             self, name: str, batches: Sequence[LogBatch], lease: Lease, until_tick: int | None
         ) -> int:
             if name == database:
-                parcels.append((sum(len(each.entries) for each in batches), until_tick is not None))
+                appends.append(
+                    (sum(len(batch.entries) for batch in batches), until_tick is not None)
+                )
             return await harness.feed.append(name, batches, lease, until_tick)
 
     expected = [harness.log.write(database, f"o{n % 2}", log="01"[n % 2]).id for n in range(1_800)]
-    done = await (await harness.relay(feed=cast(Feed, RecordingFeed()))).relay()
-    assert (done.appended, done.drained) == (1_800, True)
-    assert parcels == [(900, False), (900, True)]
+    result = await (await harness.relay(feed=cast(Feed, RecordingFeed()))).relay()
+    assert (result.appended, result.drained) == (1_800, True)
+    assert appends == [(900, False), (900, True)]
     assert await harness.ids(database) == expected
 
 
 async def test_large_changes_are_appended_few_at_a_time(harness: Harness) -> None:
-    """Hundreds of them have waited for the feed, and one request has to arrive in time."""
+    """Hundreds of them wait for the feed, and each request must arrive in time."""
     database, sizes = harness.databases[0], []
     harness.log.large = {"text": "x" * 100_000}
 
@@ -128,13 +132,13 @@ async def test_large_changes_are_appended_few_at_a_time(harness: Harness) -> Non
             return getattr(harness.feed, name)
 
         async def append(self, name: str, batches: Sequence[LogBatch], *args: Any) -> int:
-            changes = [change for each in batches for _, change in each.entries]
+            changes = [change for batch in batches for _, change in batch.entries]
             sizes.append(sum(len(document_of(change)) for change in changes))
             return await harness.feed.append(name, batches, *args)
 
     expected = [harness.log.write(database, f"o{n % 8}", log="01"[n % 2]).id for n in range(300)]
-    done = await (await harness.relay(feed=cast(Feed, RecordingFeed()))).relay()
-    assert (done.appended, done.drained) == (300, True)
+    result = await (await harness.relay(feed=cast(Feed, RecordingFeed()))).relay()
+    assert (result.appended, result.drained) == (300, True)
     assert max(sizes) < 2**22 + 2**20
     assert await harness.ids(database) == expected
     assert harness.system in await harness.feed.relayed_until(database)
@@ -146,7 +150,7 @@ async def test_a_relay_killed_between_large_requests_loses_and_duplicates_nothin
     database = harness.databases[0]
     harness.log.large = {"text": "x" * 100_000}
     expected = [harness.log.write(database, f"o{n % 9}").id for n in range(100)]
-    failing = await harness.relay(feed=Failing(harness.feed, "append", 2, after=True))
+    failing = await harness.relay(feed=FailingFeed(harness.feed, "append", 2, after=True))
     with pytest.raises(ConnectionError):
         await failing.relay()
     assert 0 < len(await harness.ids(database)) < 100
@@ -160,7 +164,7 @@ async def test_a_relay_killed_between_batches_loses_and_duplicates_nothing(
 ) -> None:
     database = harness.databases[0]
     expected = [harness.log.write(database, f"o{n % 2}", log="01"[n % 2]).id for n in range(1_800)]
-    failing = await harness.relay(feed=Failing(harness.feed, "append", 1, after=True))
+    failing = await harness.relay(feed=FailingFeed(harness.feed, "append", 1, after=True))
     with pytest.raises(ConnectionError):
         await failing.relay()
     assert len(await harness.ids(database)) == 900
@@ -170,7 +174,7 @@ async def test_a_relay_killed_between_batches_loses_and_duplicates_nothing(
 
 
 async def test_a_cursor_that_is_beyond_what_was_read_stays_there(harness: Harness) -> None:
-    """A successor begins at the least cursor, and takes more than one round to the others."""
+    """A successor starts at the lowest cursor, and needs several rounds to reach the others."""
     one, two = harness.databases
     relay = await harness.relay(pace_us=IDLE)
     await drain(relay)

@@ -25,56 +25,60 @@ from mediator.stores.port import Fragment, StoreUnavailable, UnrelayedChanges
 
 
 class MemoryRecords:
-    """Records with their outboxes, of which each process knows those it has written."""
+    """Records with outboxes; each process knows the records that it wrote."""
 
     sweep_every_s = 3600.0
 
     def __init__(self, outboxes: defaultdict[str, list[Change]]) -> None:
         self.outboxes = outboxes
-        self.own: dict[tuple[str, str, str], None] = {}
+        self.written_keys: dict[tuple[str, str, str], None] = {}
         self.away = False
         self.sweeps = 0
 
     def take_written(self, limit: int) -> list[tuple[str, str, str]]:
-        taken = list(self.own)[:limit]
-        for where in taken:
-            del self.own[where]
-        return taken
+        keys = list(self.written_keys)[:limit]
+        for key in keys:
+            del self.written_keys[key]
+        return keys
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         if self.away:
             raise StoreUnavailable("it is away")
-        found = [(i, self.outboxes[i][:200]) for i in ids if self.outboxes[i]]
-        for id_, some in found:
-            if len(self.outboxes[id_]) > len(some):
-                self.own[fragment.database, fragment.class_name, id_] = None
+        outboxes = [(i, self.outboxes[i][:200]) for i in ids if self.outboxes[i]]
+        for id_, changes in outboxes:
+            if len(self.outboxes[id_]) > len(changes):
+                self.written_keys[fragment.database, fragment.class_name, id_] = None
         return [
-            UnrelayedChanges(fragment, i, some, True, len(some), len(some) == len(self.outboxes[i]))
-            for i, some in found
+            UnrelayedChanges(
+                fragment, i, changes, True, len(changes), len(changes) == len(self.outboxes[i])
+            )
+            for i, changes in outboxes
         ]
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         self.sweeps += after is None
-        waiting = (id_ for id_, own in self.outboxes.items() if own and id_ > (after or ""))
-        return sorted(waiting)[:limit]
+        ids = (id_ for id_, outbox in self.outboxes.items() if outbox and id_ > (after or ""))
+        return sorted(ids)[:limit]
 
-    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
-        for one in done:  # another relay may have acknowledged them
-            self.outboxes[one.id][:] = [c for c in self.outboxes[one.id] if c not in one.changes]
+    async def acknowledge(self, records: Sequence[UnrelayedChanges]) -> None:
+        for record in records:  # another relay may have acknowledged them
+            self.outboxes[record.id][:] = [
+                c for c in self.outboxes[record.id] if c not in record.changes
+            ]
 
 
 class HandClock(SystemClock):
     """The monotonic time of all replicas, moved by the test."""
 
     def __init__(self) -> None:
-        self.at = 100.0
+        self.now_s = 100.0
 
     def monotonic(self) -> float:
-        return self.at
+        return self.now_s
 
 
 class StallPoint:
-    """At which of its calls a replica stalls: before the call is carried out, or after it."""
+    """The call at which a replica stalls, before or after its execution."""
 
     CALLS: Mapping[type, Sequence[str]] = {
         MemoryRecords: ("pending", "acknowledge", "sweep"),
@@ -87,29 +91,29 @@ class StallPoint:
 
     def __init__(self, step: int, *, after: bool) -> None:
         self.stalled, self.resumed = asyncio.Event(), asyncio.Event()
-        self._left = step
+        self._remaining = step
         self._after = after
 
     def wrap(self, owner: Any) -> None:
-        """Have the calls of an object counted."""
+        """Count the calls of an object."""
         for name in self.CALLS[type(owner)]:
-            setattr(owner, name, self._counted(getattr(owner, name)))
+            setattr(owner, name, self._count_calls(getattr(owner, name)))
 
-    def _counted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def _count_calls(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def counted(*args: Any) -> Any:
-            self._left -= 1
-            if self._left:
+            self._remaining -= 1
+            if self._remaining:
                 return await call(*args)
             if not self._after:
-                await self._stand()
+                await self._stall()
                 return await call(*args)
-            answer = await call(*args)
-            await self._stand()
-            return answer
+            result = await call(*args)
+            await self._stall()
+            return result
 
         return counted
 
-    async def _stand(self) -> None:
+    async def _stall(self) -> None:
         self.stalled.set()
         await self.resumed.wait()
 
@@ -143,25 +147,25 @@ class Harness:
         self.number = 0
 
     def replica(self, name: str, stall: StallPoint | None = None) -> Replica:
-        store, full = MemoryRecords(self.outboxes), f"{name}_{self.database}"
+        store, full_name = MemoryRecords(self.outboxes), f"{name}_{self.database}"
         shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.client)
         if stall is not None:
             for owner in (store, shared, feed):
                 stall.wrap(owner)
         breaker = SimpleNamespace(is_open=False)
         systems: Any = [SimpleNamespace(name=self.system, store=store, breaker=breaker)]
-        writers = Writers(shared, full, self.clock)
-        context = RelayContext(systems, self.routes, full, self.observed.append, self.clock)
+        writers = Writers(shared, full_name, self.clock)
+        context = RelayContext(systems, self.routes, full_name, self.observed.append, self.clock)
         relays = PendingRelays(context, (feed, writers))
         return Replica(store, relays, writers)
 
-    async def registered(self, *names: str) -> list[Replica]:
-        """Return replicas that are registered, once every earlier registration has expired."""
+    async def register(self, *names: str) -> list[Replica]:
+        """Register replicas, once every earlier registration has expired."""
         replicas = [self.replica(name) for name in names]
         for _ in range(3):
             for replica in replicas:
                 await replica.run()
-            self.clock.at += EXPIRED_S + 1
+            self.clock.now_s += EXPIRED_S + 1
         for replica in replicas:
             await replica.run()
         return replicas
@@ -182,54 +186,54 @@ class Harness:
             None, {"n": self.number}, self.number, self.database,
         )  # fmt: skip
         self.outboxes[id_].append(change)
-        replica.store.own[self.database, "c", id_] = None
+        replica.store.written_keys[self.database, "c", id_] = None
         return change.id
 
     async def until_tick(self) -> int:
         return (await self.feed.relayed_until(self.database)).get(self.system, -1)
 
     async def ids(self) -> list[str]:
-        found: list[Change] = []
+        changes: list[Change] = []
         for partition in range(PARTITIONS):
             entries = await self.feed.read(self.database, partition, BEGINNING, 100_000)
-            found += [change for _, change in entries]
-        return [change.id for change in sorted(found, key=lambda c: c.version)]
+            changes += [change for _, change in entries]
+        return [change.id for change in sorted(changes, key=lambda c: c.version)]
 
 
 class History:
-    """What was acknowledged, with a tick of that moment or later."""
+    """Acknowledged changes, with a tick at or after each acknowledgement."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.acknowledged: dict[str, int] = {}
-        self._found: set[str] = set()
-        self._read = [BEGINNING] * PARTITIONS
+        self._feed_ids: set[str] = set()
+        self._positions = [BEGINNING] * PARTITIONS
 
     async def work(self, replica: Replica, rounds: int) -> None:
-        """Let a replica write, relay and look after others, for two seconds each time."""
+        """Let a replica relay, sweep and write, for two seconds each time."""
         for _ in range(rounds):
             await replica.run()
             await self.write(replica)
-            self.harness.clock.at += 2.0
+            self.harness.clock.now_s += 2.0
 
     async def write(self, replica: Replica) -> None:
-        """Write, and acknowledge that if it may be before and after."""
-        of = self.harness.system, self.harness.database
-        if replica.writers.may_acknowledge(*of):
+        """Write, and acknowledge if the replica may before and after."""
+        target = self.harness.system, self.harness.database
+        if replica.writers.may_acknowledge(*target):
             id_ = self.harness.write(replica, f"o{self.harness.number % 5}")
-            if replica.writers.may_acknowledge(*of):
+            if replica.writers.may_acknowledge(*target):
                 self.acknowledged[id_] = await self.harness.feed.tick()
 
     async def check(self) -> None:
-        """See that the feed has what was acknowledged up to where it is called complete."""
+        """Check that the feed has all acknowledged changes below its complete tick."""
         until = await self.harness.until_tick()
-        await self._read_on()
+        await self._read_feed()
         due = {id_ for id_, tick in self.acknowledged.items() if tick < until}
-        assert due <= self._found
+        assert due <= self._feed_ids
 
-    async def _read_on(self) -> None:
+    async def _read_feed(self) -> None:
         feed, database = self.harness.feed, self.harness.database
-        for partition, after in enumerate(self._read):
+        for partition, after in enumerate(self._positions):
             entries = await feed.read(database, partition, after, 100_000)
-            self._found.update(change.id for _, change in entries)
-            self._read[partition] = entries[-1][0] if entries else after
+            self._feed_ids.update(change.id for _, change in entries)
+            self._positions[partition] = entries[-1][0] if entries else after

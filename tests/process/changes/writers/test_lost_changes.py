@@ -1,4 +1,4 @@
-"""What replicas append again after the feed has lost it, while the feed fails now and then."""
+"""Replicas append changes again that the feed has lost, while the feed fails now and then."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.process.redis_keys import go_back, keys_under
 
 
 class Outage(StallPoint):
-    """Lets a chosen call of `append_newer` fail, counted from `begin` on."""
+    """Lets a chosen call of `append_newer` fail, counted from `start` on."""
 
     def __init__(self) -> None:
         super().__init__(0, after=False)
-        self.left = 0
+        self.remaining = 0
 
-    def begin(self, at_call: int) -> None:
-        self.left = at_call
+    def start(self, at_call: int) -> None:
+        self.remaining = at_call
 
     def wrap(self, owner: Any) -> None:
         if hasattr(owner, "append_newer"):
@@ -35,8 +35,8 @@ class Outage(StallPoint):
 
     def _failing(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def failing(*args: Any) -> Any:
-            self.left -= 1
-            if self.left == 0:
+            self.remaining -= 1
+            if self.remaining == 0:
                 raise unavailable()
             return await call(*args)
 
@@ -58,7 +58,7 @@ class LostChanges:
         one = harness.replica("one", outage)
         for _ in range(4):
             await one.run()
-            harness.clock.at += 100.0
+            harness.clock.now_s += 100.0
         ids = [harness.write(one) for _ in range(3)]
         await one.run()
         feed = feed_key(harness.database, "")
@@ -80,7 +80,7 @@ async def test_what_could_not_be_appended_again_is_appended_before_anything_else
     harness, one = lost.harness, lost.replica
     ids = [*lost.ids, harness.write(one)]
     before = await harness.until_tick()
-    lost.outage.begin(2)  # the first one finds that the feed has gone back
+    lost.outage.start(2)  # the first one finds that the feed has gone back
     with pytest.raises(Unavailable):
         await one.run()
     assert await harness.ids() == ids[:3]
@@ -93,8 +93,8 @@ async def test_what_could_not_be_appended_again_is_appended_before_anything_else
 async def test_what_is_lost_is_appended_again_even_if_nothing_is_written(
     lost: LostChanges,
 ) -> None:
-    """It is found when the progress is published, and the replica may end then."""
-    lost.outage.begin(1)
+    """It is found when progress is published; the replica can end then."""
+    lost.outage.start(1)
     with pytest.raises(Unavailable):
         await lost.replica.run()
     await lost.replica.relays.close()
@@ -104,9 +104,9 @@ async def test_what_is_lost_is_appended_again_even_if_nothing_is_written(
 async def test_what_is_lost_is_appended_again_in_batches(
     lost: LostChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure between two of them loses and repeats nothing."""
+    """A failure between two batches loses and repeats nothing."""
     monkeypatch.setattr(pending_relays, "APPENDED_AT_ONCE", 2)
-    lost.outage.begin(4)
+    lost.outage.start(4)
     with pytest.raises(Unavailable):
         await lost.replica.run()
     assert len(await lost.harness.ids()) == 3 + 3
@@ -115,15 +115,15 @@ async def test_what_is_lost_is_appended_again_in_batches(
 
 
 async def test_what_has_waited_too_long_is_not_appended_again(lost: LostChanges) -> None:
-    """The feed may have later changes by then, and know no more which they were."""
+    """By then the feed can have later changes, and no longer remember their versions."""
     harness, one = lost.harness, lost.replica
-    lost.outage.begin(1)
+    lost.outage.start(1)
     with pytest.raises(Unavailable):
         await one.run()
-    harness.clock.at += 241.0
+    harness.clock.now_s += 241.0
     await one.run()
     assert await harness.ids() == lost.ids[:3]
-    assert any(isinstance(each, FeedGapFound) for each in harness.observed)
+    assert any(isinstance(event, FeedGapFound) for event in harness.observed)
 
 
 async def test_a_gap_is_reported_though_appending_again_fails(
@@ -134,10 +134,10 @@ async def test_a_gap_is_reported_though_appending_again_fails(
 
     monkeypatch.setattr(pending_relays, "RecentChanges", few)
     lost = await LostChanges.of(harness)
-    lost.outage.begin(1)
+    lost.outage.start(1)
     with pytest.raises(Unavailable):
         await lost.replica.run()
-    assert any(isinstance(each, FeedGapFound) for each in harness.observed)
+    assert any(isinstance(event, FeedGapFound) for event in harness.observed)
 
 
 def change(text: bytes) -> EncodedChange:
@@ -153,12 +153,12 @@ async def test_recent_changes_are_bounded_by_bytes_and_by_time(harness: Harness)
     recent.add("a", [change(b"1")])
     recent.add("b", [change(b"2")])
     assert recent.of("a") == [change(b"1")]
-    harness.clock.at += 300.0
+    harness.clock.now_s += 300.0
     recent.add("a", [change(b"3")])
     assert is_truncated(recent)
     assert recent.of("a") == [change(b"3")]
     assert recent.of("b") == [change(b"2")]
-    harness.clock.at += 400.0
+    harness.clock.now_s += 400.0
     recent.add("a", [])
     assert not is_truncated(recent)
     assert recent.of("b") == []

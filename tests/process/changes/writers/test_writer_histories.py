@@ -1,4 +1,4 @@
-"""Histories of replicas that stand still at any step: the feed never claims what it lacks."""
+"""Histories of replicas that stall at any step: the feed never claims changes that it lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def test_no_change_is_missing_when_a_replica_stalls_at_any_step(
     harness: Harness, *, after: bool, resumes: bool
 ) -> None:
     """At every call to shared state, for longer than a lease, while another replica has failed."""
-    [one] = await harness.registered("one")
+    [one] = await harness.register("one")
     step, history = 0, History(harness)
     ended = False
     while not ended:

@@ -14,7 +14,7 @@ from tests.process.redis_keys import go_back, keys_under
 
 
 async def test_relayed_changes_are_reported_as_complete(harness: Harness) -> None:
-    [one] = await harness.registered("one")
+    [one] = await harness.register("one")
     before = await harness.feed.tick()
     ids = [harness.write(one, f"o{n % 5}") for n in range(1_500)]
     while not await harness.until_tick() > before:
@@ -24,12 +24,12 @@ async def test_relayed_changes_are_reported_as_complete(harness: Harness) -> Non
 
 
 async def test_nothing_is_complete_before_the_first_sweep(harness: Harness) -> None:
-    """Nor before a replica that the server may have forgotten holds no lease any more."""
+    """Nor before the lease of a replica that the server may have forgotten expires."""
     ids = [harness.write(harness.replica("failed"))]
     one = harness.replica("one")
     await one.run()
     assert await harness.until_tick() < 0
-    harness.clock.at += EXPIRED_S + 1
+    harness.clock.now_s += EXPIRED_S + 1
     ids.append(harness.write(harness.replica("forgotten")))
     one.store.away = True
     with pytest.raises(StoreUnavailable):
@@ -43,13 +43,13 @@ async def test_nothing_is_complete_before_the_first_sweep(harness: Harness) -> N
 
 
 async def test_a_replica_that_lags_holds_the_time_back(harness: Harness) -> None:
-    slow, quick = await harness.registered("slow", "quick")
+    slow, quick = await harness.register("slow", "quick")
     last = await harness.until_tick()
     harness.write(slow)
     for _ in range(3):
         await quick.run()
         await slow.writers.renew()
-        harness.clock.at += LEASE_S - 1
+        harness.clock.now_s += LEASE_S - 1
     assert await harness.until_tick() <= last
     await slow.run()
     await quick.run()
@@ -57,14 +57,14 @@ async def test_a_replica_that_lags_holds_the_time_back(harness: Harness) -> None
 
 
 async def test_a_failed_replica_is_swept_and_retired(harness: Harness) -> None:
-    failed, one = await harness.registered("failed", "one")
+    failed, one = await harness.register("failed", "one")
     last, sweeps = await harness.until_tick(), one.store.sweeps
     ids = [harness.write(failed)]
     await one.run()
-    harness.clock.at += LEASE_S
+    harness.clock.now_s += LEASE_S
     await one.run()
     assert await harness.until_tick() <= last, "it may acknowledge to the end of its lease"
-    harness.clock.at += EXPIRED_S
+    harness.clock.now_s += EXPIRED_S
     for _ in range(3):
         await one.run()
     assert one.store.sweeps > sweeps
@@ -75,12 +75,12 @@ async def test_a_failed_replica_is_swept_and_retired(harness: Harness) -> None:
 async def test_a_replica_that_is_cut_off_acknowledges_no_more_than_others_wait_for(
     harness: Harness,
 ) -> None:
-    """What it acknowledged is below no tick that is published without it."""
-    cut, one = await harness.registered("cut", "one")
+    """No tick published without it passes a change that it acknowledged."""
+    cut, one = await harness.register("cut", "one")
     assert cut.writers.may_acknowledge(harness.system, harness.database)
     acknowledged: list[str] = []
     for _ in range(40):
-        harness.clock.at += 0.5
+        harness.clock.now_s += 0.5
         if cut.writers.may_acknowledge(harness.system, harness.database):
             acknowledged.append(harness.write(cut))
             last = await harness.feed.tick()
@@ -92,13 +92,13 @@ async def test_a_replica_that_is_cut_off_acknowledges_no_more_than_others_wait_f
 
 
 async def test_a_retired_replica_registers_again_and_continues(harness: Harness) -> None:
-    quiet, one = await harness.registered("quiet", "one")
+    quiet, one = await harness.register("quiet", "one")
     ids = [harness.write(quiet)]
     await quiet.run()
     await one.run()
     generation = await harness.feed.generation(harness.database)
     for _ in range(2):
-        harness.clock.at += EXPIRED_S + 1
+        harness.clock.now_s += EXPIRED_S + 1
         await one.run()
     assert not quiet.writers.may_acknowledge(harness.system, harness.database)
     await quiet.writers.renew()
@@ -117,7 +117,7 @@ async def test_a_retired_replica_registers_again_and_continues(harness: Harness)
 
 
 async def test_a_replica_that_ends_is_not_waited_for(harness: Harness) -> None:
-    ends, other = await harness.registered("ends", "one")
+    ends, other = await harness.register("ends", "one")
     ids = [harness.write(ends)]
     await ends.relays.close()
     assert not ends.writers.may_acknowledge(harness.system, harness.database)
@@ -128,17 +128,17 @@ async def test_a_replica_that_ends_is_not_waited_for(harness: Harness) -> None:
 
 
 async def test_after_a_restart_of_the_server_a_full_lease_is_waited_for(harness: Harness) -> None:
-    """It may lack the registration of a replica that holds its lease, and is cut off."""
-    forgotten, one = await harness.registered("forgotten", "one")
+    """It can lack the registration of a cut-off replica that holds its lease."""
+    forgotten, one = await harness.register("forgotten", "one")
     await harness.redis.hdel(WRITERS, f"forgotten_{harness.database}")
     await harness.redis.hset(RECOVERED, harness.system, "the last run")
     last = await harness.until_tick()
     await one.run()
     ids = [harness.write(forgotten)]
-    harness.clock.at += LEASE_S
+    harness.clock.now_s += LEASE_S
     await one.run()
     assert await harness.until_tick() <= last
-    harness.clock.at += EXPIRED_S
+    harness.clock.now_s += EXPIRED_S
     for _ in range(2):
         await one.run()
     assert await harness.ids() == ids
@@ -146,7 +146,7 @@ async def test_after_a_restart_of_the_server_a_full_lease_is_waited_for(harness:
 
 
 async def test_changes_lost_by_the_feed_are_relayed_first(harness: Harness) -> None:
-    [one] = await harness.registered("one")
+    [one] = await harness.register("one")
     ids = [harness.write(one) for _ in range(3)]
     await one.run()
     feed = feed_key(harness.database, "")
@@ -159,7 +159,7 @@ async def test_changes_lost_by_the_feed_are_relayed_first(harness: Harness) -> N
     await one.run()
     assert await harness.ids() == ids
     assert FeedRollbackFound(harness.system) in harness.observed
-    # What is relayed again may stand before positions that were given before.
+    # Changes relayed again can come before positions given out earlier.
     assert await harness.feed.generation(harness.database) != generation
     assert not any(isinstance(o, FeedGapFound) for o in harness.observed)
     await one.run()
