@@ -39,8 +39,8 @@ def execute(
         ("p.csv", "id,city\n1,Ulm\n1,Bonn\n", "records: the id '1' is duplicated."),
         ("p.csv", "id,city\n,Ulm\n", "records: a row has no id."),
         ("p.csv", "", "records has no column id, city; it has: ."),
-        ("p.json", '{"id": 1, "city"\n', "An input has a record that is malformed"),
-        ("p.parquet", "no", "An input file is not of the format that it is said to be."),
+        ("p.json", '{"id": 1, "city"\n', "An input has a malformed record"),
+        ("p.parquet", "no", "An input file is not in its declared format."),
     ],
 )
 def test_inputs_that_are_unfit(

@@ -244,7 +244,7 @@ async def test_a_result_is_not_written_on_when_what_was_written_may_be_forgotten
         async with office.worker(people, written):
             failed = await office.ended(run)
     assert failed.state == "failed"
-    assert "Submit the job anew" in failed.outcome["reasons"][0]
+    assert "Submit the job again" in failed.outcome["reasons"][0]
     assert written.rows == []
     await office.runs.resume("club", run)
     async with office.worker(people, written):

@@ -73,7 +73,7 @@ def test_cores_take_over_the_jobs_of_a_failed_device(
     assert sorted(core.done) == [*range(fails_at, 8)]
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
-        "the GPU cannot be used, the cores go on without it: MemoryError: out of memory"
+        "the GPU cannot be used, the cores continue without it: MemoryError: out of memory"
     ]
 
 
