@@ -33,6 +33,6 @@ def result_ids(*names: pa.ChunkedArray) -> pa.Array:
 
 def result_id_column(*names: Column | str) -> Column:
     """Return a column of ids by columns of names; null if a name is missing."""
-    first, *further = names
-    parts = (part for name in further for part in (f.lit(_SEPARATOR), name))
+    first, *remaining = names
+    parts = (part for name in remaining for part in (f.lit(_SEPARATOR), name))
     return f.substring(f.sha2(f.concat(first, *parts), 256), 1, _DIGITS).alias("id")

@@ -110,8 +110,8 @@ def normalise(text: Column, of: CellType, rule: ValueRule) -> Column:
 def normalise_typed(text: Column, type_: Column, rule: ValueRule) -> Column:
     """Return the canonical form of values of mixed types, each by its own type."""
     cases = [(type_ == of.value, normalise(text, of, rule)) for of in CellType]
-    first, *further = cases
-    return reduce(lambda column, case: column.when(*case), further, f.when(*first))
+    first, *remaining_cases = cases
+    return reduce(lambda column, case: column.when(*case), remaining_cases, f.when(*first))
 
 
 def hash_key(value: Column) -> tuple[Column, Column]:

@@ -27,16 +27,16 @@ def cells(
     spec: IndSpec,
     context: StageContext,
     columns: Sequence[ProfiledColumn],
-    every: Mapping[str, int] | None = None,
+    strides: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """Return ``column``, ``type`` and ``value`` of each value, of all rows or a sample.
 
     Args:
-        every: For each table n, to sample one row in n by its hash; None: all rows.
+        strides: For each table n, to sample one row in n by its hash; None: all rows.
     """
-    parts = [*_field_values(spec, context, columns, every)]
+    parts = [*_field_values(spec, context, columns, strides)]
     if any(not column.is_field for column in columns):
-        parts.append(_path_values(context, every))
+        parts.append(_path_values(context, strides))
     raw = reduce(DataFrame.unionByName, parts)
     text, type_ = f.col("text"), f.col("type")
     # One expression for all rows, because one for each column would be too long to compile.
@@ -62,7 +62,7 @@ def _field_values(
     spec: IndSpec,
     context: StageContext,
     columns: Sequence[ProfiledColumn],
-    every: Mapping[str, int] | None,
+    strides: Mapping[str, int] | None,
 ) -> Iterator[DataFrame]:
     for table in spec.tables:
         structs = [
@@ -75,17 +75,18 @@ def _field_values(
             if column.table == table and column.cell_type is not None
         ]
         frame = context.input(table)
-        if every is not None:
-            frame = frame.where(f.pmod(row_hash(frame), f.lit(every[table])) == 0)
+        if strides is not None:
+            frame = frame.where(f.pmod(row_hash(frame), f.lit(strides[table])) == 0)
         if structs:
             yield frame.select(f.inline(f.array(*structs)))
 
 
-def _path_values(context: StageContext, every: Mapping[str, int] | None) -> DataFrame:
+def _path_values(context: StageContext, strides: Mapping[str, int] | None) -> DataFrame:
     values = context.output("nested")
-    if every is not None:
+    if strides is not None:
         conditions = [
-            (f.col("table") == table) & (f.pmod("row", f.lit(n)) == 0) for table, n in every.items()
+            (f.col("table") == table) & (f.pmod("row", f.lit(n)) == 0)
+            for table, n in strides.items()
         ]
         values = values.where(reduce(Column.__or__, conditions))
     paths = context.output("columns").where(f.col("type").isNull()).drop("type")

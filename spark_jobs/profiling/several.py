@@ -21,9 +21,9 @@ from spark_jobs.profiling.inclusion import inclusions, overlaps
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["FOUND", "Candidate", "combine", "several"]
+__all__ = ["DEPENDENCIES", "Candidate", "combine", "several"]
 
-FOUND: Final = (
+DEPENDENCIES: Final = (
     "dependent array<int>, referenced array<int>, distinct_dependent long, "
     "distinct_referenced long, missing long"
 )
@@ -102,7 +102,7 @@ def _validate(
     candidates: Sequence[Candidate],
 ) -> DataFrame:
     if not candidates:
-        return context.spark.createDataFrame([], FOUND)
+        return context.spark.createDataFrame([], DEPENDENCIES)
     sides = sorted(
         {side for candidate in candidates for side in (candidate.dependent, candidate.referenced)}
     )

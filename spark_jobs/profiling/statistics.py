@@ -46,8 +46,8 @@ _PARTS: Final = (
 def statistics(spec: IndSpec, context: StageContext) -> DataFrame:
     """Return a row for each column that has values."""
     columns = load_columns(context)
-    every = {t: -(-context.input_rows(t) // _SAMPLE) or 1 for t in spec.tables}
-    sample = cells(spec, context, columns, every)
+    strides = {t: -(-context.input_rows(t) // _SAMPLE) or 1 for t in spec.tables}
+    sample = cells(spec, context, columns, strides)
     prefix = f.substring("value", 1, _MAX_CHARACTERS).alias("value")
     value_counts = sample.groupBy("column", prefix).agg(f.count("*").alias("n"))
     patterns = value_counts.groupBy("column", _pattern(f.col("value")).alias("value"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the API parses specifications, and has no Spark
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "HEAVIEST",
+    "MAX_NAMED_BLOCKS",
     "Block",
     "ColumnType",
     "Forecast",
@@ -77,7 +77,7 @@ class Input:
     local_rows: int = 0
 
 
-HEAVIEST: Final = 10
+MAX_NAMED_BLOCKS: Final = 10
 """Maximum blocks that a forecast names."""
 
 

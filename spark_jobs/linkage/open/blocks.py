@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.port import HEAVIEST, Block, InputUnfit, StageContext
+from spark_jobs.runner.port import MAX_NAMED_BLOCKS, Block, InputUnfit, StageContext
 
 __all__ = [
     "MAX_SPLITS",
@@ -71,7 +71,7 @@ def check_loads(spec: OpenSpec, context: StageContext, rule_loads: Sequence[Rule
 
 
 def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
-    top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(HEAVIEST)
+    top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(MAX_NAMED_BLOCKS)
     example = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
     examples = top.join(_in_blocks(records, example.alias("example")), ["rule", "key"]).groupBy(
         "rule", "key", "records", "pairs"
@@ -161,8 +161,8 @@ def _split(records: DataFrame, heavy: DataFrame, rule: int, field: int | None) -
     def replace_key(old: Column, at: Column) -> Column:
         return f.when(at == rule, key).otherwise(old)
 
-    joined = records.join(f.broadcast(keys), old_key == f.col("heavy"), "left")
-    return joined.withColumn("keys", f.transform("keys", replace_key)).drop("heavy")
+    keyed_records = records.join(f.broadcast(keys), old_key == f.col("heavy"), "left")
+    return keyed_records.withColumn("keys", f.transform("keys", replace_key)).drop("heavy")
 
 
 def _in_blocks(records: DataFrame, *columns: Column) -> DataFrame:

@@ -89,7 +89,7 @@ def estimate(
     for _ in range(_OUTER_ROUNDS):
         sessions = [session(blocked.of_rule(r), m, u, ks) for r, ks in enumerate(decided)]
         m = _average_sessions(sessions, m)
-        max_matches = max((one.matches for one in sessions), default=0.0)
+        max_matches = max((estimated.matches for estimated in sessions), default=0.0)
         share = max(share_of(blocked, m, u, pairs), min(max_matches / pairs, _SHARE_LIMITS[1]))
         non_matches = random.counts * (1.0 - _posterior(random.levels, m, u, share))
         u = _shares(random.levels, non_matches, sizes)
@@ -100,7 +100,7 @@ def session(
     blocked: Patterns, start: Sequence[Floats], u: Sequence[Floats], decided: frozenset[int]
 ) -> RuleEstimate:
     """Estimate m from the pairs of one rule, starting from a guess; u is fixed."""
-    m, sizes = list(start), [len(one) for one in start]
+    m, sizes = list(start), [len(probabilities) for probabilities in start]
     free = [k for k in range(len(m)) if k not in decided]
     share, total = 0.1, float(blocked.counts.sum())
     if not free or not total:
@@ -120,12 +120,16 @@ def session(
 def _average_sessions(
     sessions: Sequence[RuleEstimate], before: Sequence[Floats]
 ) -> tuple[Floats, ...]:
-    return tuple(_average(sessions, k, one) for k, one in enumerate(before))
+    return tuple(_average(sessions, k, probabilities) for k, probabilities in enumerate(before))
 
 
 def _average(sessions: Sequence[RuleEstimate], k: int, before: Floats) -> Floats:
     """Return the mean of the sessions' estimates for a comparison; without any, `before`."""
-    weighted = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
+    weighted = [
+        (estimated.matches, m)
+        for estimated in sessions
+        if (m := estimated.m[k]) is not None and estimated.matches
+    ]
     if not weighted:
         return before
     weights, values = zip(*weighted, strict=True)

@@ -200,16 +200,16 @@ def tasks_between(
     """
     limits = comparison.limits
     tasks: list[Task] = []
-    for one, other in permutations(sorted({span.party for span in spans}), 2):
-        others = [span for span in spans if span.party == other]
-        if other < one:
-            others = [span for span in others if span.block in stored]
+    for party, other_party in permutations(sorted({span.party for span in spans}), 2):
+        other_spans = [span for span in spans if span.party == other_party]
+        if other_party < party:
+            other_spans = [span for span in other_spans if span.block in stored]
         for span in spans:
-            if span.party != one or span.block in stored:
+            if span.party != party or span.block in stored:
                 continue
             low, high = limits.low[span.low], limits.high[span.high]
             candidates = [
-                partner for partner in others if partner.high >= low and partner.low <= high
+                partner for partner in other_spans if partner.high >= low and partner.low <= high
             ]
             tasks += [Task(span, group) for group in _groups(span, candidates)]
     return sorted(tasks, key=lambda task: -task.pairs)
@@ -328,15 +328,15 @@ def _compare_tasks(
 ) -> Iterator[pa.RecordBatch]:
     """Compare the first block of each task with the blocks that follow it."""
     compare = MatchLimit(comparison.max_matches).wrap(lambda pair: comparison.compare(*pair))
-    one: NamedBlock | None = None
+    first_block: NamedBlock | None = None
     for batch in batches:
         for row in batch.to_pylist():
             block = NamedBlock.of(row, len(comparison.by_selectivity))
             if row["role"] == 0:
-                one = block
+                first_block = block
             else:
-                assert one is not None
-                left, right = _by_owner(one, block)
+                assert first_block is not None
+                left, right = _by_owner(first_block, block)
                 yield from to_record_batches(left, right, compare((left.block, right.block)))
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from spark_jobs.linkage.private.vectors import Numbers
 
-__all__ = ["ThresholdTables", "least_overlap", "prefix_length"]
+__all__ = ["ThresholdTables", "min_overlap", "prefix_length"]
 
 
-def least_overlap(left: int, right: int, threshold: Fraction) -> int:
+def min_overlap(left: int, right: int, threshold: Fraction) -> int:
     """Return the minimum number of bits shared by records of these cardinalities (formula 5)."""
     numerator, denominator = threshold.as_integer_ratio()
     return -(-numerator * (left + right) // (numerator + denominator))
@@ -57,7 +57,7 @@ class ThresholdTables:
         low = [-(-threshold.numerator * n // threshold.denominator) if length else 1 for n in sizes]
         high = [n * threshold.denominator // threshold.numerator if length else bits for n in sizes]
         return cls(
-            np.array([least_overlap(total, 0, threshold) for total in range(2 * bits + 1)]),
+            np.array([min_overlap(total, 0, threshold) for total in range(2 * bits + 1)]),
             np.array(low),
             np.minimum(np.array(high), bits),
             np.array([prefix_length(n, threshold) for n in sizes]),

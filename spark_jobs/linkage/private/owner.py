@@ -187,19 +187,21 @@ def _check(source: Path, lines: Iterable[dict[str, object]], encoding: Encoding)
         raise BadRecords(f"{source}, record {number + 1} is nested too deeply.") from None
 
 
-def _row(line: dict[str, object], required: Sequence[str], encoding: Encoding, where: str) -> Row:
+def _row(
+    line: dict[str, object], required: Sequence[str], encoding: Encoding, location: str
+) -> Row:
     missing = [name for name in required if name not in line]
     if missing:
-        raise BadRecords(f"{where}: there is no column {', '.join(missing)}.")
+        raise BadRecords(f"{location}: there is no column {', '.join(missing)}.")
     values = tuple([_text(line[name]) for name in encoding.fields])
     if not any(map(normalise, values) if encoding.normalise else values):
-        raise BadRecords(f"{where}: its linkage fields are empty, so it would match any record.")
+        raise BadRecords(f"{location}: its linkage fields are empty, so it would match any record.")
     id_ = _text(line[encoding.id_field])
     if not id_:
-        raise BadRecords(f"{where}: it has no id.")
+        raise BadRecords(f"{location}: it has no id.")
     salt = _text(line[encoding.salt]) if encoding.salt else ""
     if encoding.salt and not salt.strip():
-        raise BadRecords(f"{where}: its salt is empty, so the keys alone would be used.")
+        raise BadRecords(f"{location}: its salt is empty, so the keys alone would be used.")
     return id_, values, salt
 
 

@@ -91,7 +91,9 @@ def check_records(
         for length, id_ in ((row["shortest"], row["short_id"]), (row["longest"], row["long_id"])):
             lengths.setdefault(length, f"{name}, id {id_!r}")
     if len(lengths) > 1:
-        listing = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
+        listing = "; ".join(
+            f"{8 * length} bits: {location}" for length, location in lengths.items()
+        )
         raise InputUnfit(f"The encodings are of different lengths. {listing}.")
     if max(lengths, default=0) > _MAX_BYTES:
         raise InputUnfit(f"The encodings are longer than {8 * _MAX_BYTES} bits.")

@@ -33,7 +33,7 @@ from spark_jobs.linkage.private.records import (
 )
 from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import BitOrder, Numbers
-from spark_jobs.runner.port import HEAVIEST, Block, Forecast, StageContext
+from spark_jobs.runner.port import MAX_NAMED_BLOCKS, Block, Forecast, StageContext
 
 __all__ = ["all_pairs", "comparison_of", "forecast", "name_links", "order_in"]
 
@@ -133,7 +133,7 @@ def forecast(spec: PrivateSpec, context: StageContext) -> Forecast:
     return Forecast(
         rows,
         total,
-        tuple(sorted(pairs, key=lambda block: -block.pairs)[:HEAVIEST]),
+        tuple(sorted(pairs, key=lambda block: -block.pairs)[:MAX_NAMED_BLOCKS]),
         people * (_BYTES_PER_RECORD + _bytes_per_linked_record(spec)),
         _START_S + people / _ROWS_PER_S + total / rate,
     )

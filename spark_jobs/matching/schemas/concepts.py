@@ -117,39 +117,41 @@ def concept_candidates(
     """
     texts = (text for side in (left, right) for concept in side.values() for text in concept.labels)
     words = Labels(texts)
-    one, other = (_Side(side, words) for side in (left, right))
+    left_side, right_side = (_Side(side, words) for side in (left, right))
     senses = Senses(background, words)
     # Both sides: senses and their synonyms; the left: its label pairs and its relations.
-    other_steps = 3 * len(one.labels) + 2 * len(other.labels) + len(one.concepts)
-    steps = Steps(progress, other_steps + _ROUNDS * NEAREST * len(one.labels))
-    shared = SharedSenses(senses, (one.labels, one.owners), (other.labels, other.owners), steps)
-    pairs = [*label_pairs(one.labels, other.labels, steps), *shared.pairs.values()]
+    other_steps = 3 * len(left_side.labels) + 2 * len(right_side.labels) + len(left_side.concepts)
+    steps = Steps(progress, other_steps + _ROUNDS * NEAREST * len(left_side.labels))
+    shared = SharedSenses(
+        senses, (left_side.labels, left_side.owners), (right_side.labels, right_side.owners), steps
+    )
+    pairs = [*label_pairs(left_side.labels, right_side.labels, steps), *shared.pairs.values()]
     steps.total = other_steps + _ROUNDS * len(pairs)
-    translations = Translations((*one.labels, *other.labels))
+    translations = Translations((*left_side.labels, *right_side.labels))
     accepted_pairs = frozenset(accepted)
     lessons = [
-        *_lessons(accepted_pairs, one, other),
-        *senses.lessons(one.labels, other.labels, steps),
+        *_lessons(accepted_pairs, left_side, right_side),
+        *senses.lessons(left_side.labels, right_side.labels, steps),
     ]
     candidates: _Pairs = {}
     selected: dict[int, int] = {}
-    compare = _Comparison(one, other, shared, translations, steps)
+    compare = _Comparison(left_side, right_side, shared, translations, steps)
     for threshold in (*_THRESHOLDS, None):
-        candidates = _with_structure(compare.all_of(pairs), one, other, selected)
+        candidates = _with_structure(compare.all_of(pairs), left_side, right_side, selected)
         if threshold is not None:
             selected = _select(candidates, threshold)
             learned = [candidates[pair] for pair in selected.items()]
             translations.learn([*lessons, *((pair.left, pair.right) for pair in learned)])
-    yield from _equal(candidates, one, other, shared)
+    yield from _equal(candidates, left_side, right_side, shared)
     yield from _stated_relations(
-        one, shared, _Relations(_owners(other), senses, background, min_score), steps
+        left_side, shared, _Relations(_owners(right_side), senses, background, min_score), steps
     )
 
 
 def _lessons(
-    accepted: frozenset[tuple[str, str]], one: _Side, other: _Side
+    accepted: frozenset[tuple[str, str]], left_side: _Side, right_side: _Side
 ) -> Iterator[tuple[Label, Label]]:
-    first = [_first_labels(side) for side in (one, other)]
+    first = [_first_labels(side) for side in (left_side, right_side)]
     for left, right in sorted(accepted):
         if left in first[0] and right in first[1]:
             yield first[0][left], first[1][right]
@@ -166,8 +168,8 @@ def _first_labels(side: _Side) -> dict[str, Label]:
 class _Comparison:
     """Compares pairs of labels, with the current translations."""
 
-    one: _Side
-    other: _Side
+    left_side: _Side
+    right_side: _Side
     shared: SharedSenses
     translations: Translations
     steps: Steps
@@ -176,7 +178,7 @@ class _Comparison:
         """Return the best pair of labels of each pair of concepts."""
         best: dict[tuple[int, int], _Pair] = {}
         for left, right in self.steps.over(pairs, _REPORT_INTERVAL):
-            owners = self.one.owners[left], self.other.owners[right]
+            owners = self.left_side.owners[left], self.right_side.owners[right]
             pair = self._of_labels(left, right, owners)
             is_candidate = pair.bits >= _MIN_BITS or owners in self.shared.pairs
             if is_candidate and (owners not in best or pair.bits > best[owners].bits):
@@ -187,20 +189,23 @@ class _Comparison:
         }
 
     def _of_labels(self, left: int, right: int, owners: tuple[int, int]) -> _Pair:
-        labels = self.one.labels[left], self.other.labels[right]
-        above = self.one.words_above[owners[0]], self.other.words_above[owners[1]]
-        cost = self.one.costs[left] + self.other.costs[right]
+        labels = self.left_side.labels[left], self.right_side.labels[right]
+        above = self.left_side.words_above[owners[0]], self.right_side.words_above[owners[1]]
+        cost = self.left_side.costs[left] + self.right_side.costs[right]
         return _Pair(self.translations.bits(*labels, *above) - cost, *labels)
 
 
-def _with_structure(pairs: _Pairs, one: _Side, other: _Side, selected: Mapping[int, int]) -> _Pairs:
+def _with_structure(
+    pairs: _Pairs, left_side: _Side, right_side: _Side, selected: Mapping[int, int]
+) -> _Pairs:
     """Add the evidence of the correspondences above a pair."""
     if not selected:
         return pairs
     reached = frozenset(selected.values())
     return {
         (left, right): _Pair(
-            pair.bits + _structure(one.above[left], other.above[right], selected, reached),
+            pair.bits
+            + _structure(left_side.above[left], right_side.above[right], selected, reached),
             pair.left,
             pair.right,
         )
@@ -225,14 +230,16 @@ def _select(pairs: _Pairs, threshold: float) -> dict[int, int]:
     return dict(one_to_one(weighted))
 
 
-def _equal(pairs: _Pairs, one: _Side, other: _Side, shared: SharedSenses) -> Iterator[Candidate]:
+def _equal(
+    pairs: _Pairs, left_side: _Side, right_side: _Side, shared: SharedSenses
+) -> Iterator[Candidate]:
     of_left: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for (left, right), pair in pairs.items():
         of_left[left].append((-pair.bits, right))
     for left in sorted(of_left):
         for _, right in sorted(of_left[left])[:MAX_CANDIDATES]:
             pair = pairs[left, right]
-            elements = one.concepts[left].identifier, other.concepts[right].identifier
+            elements = left_side.concepts[left].identifier, right_side.concepts[right].identifier
             reasons = _reason(pair), shared.reason((left, right))
             evidence = tuple(reason for reason in reasons if reason)
             yield Candidate(*elements, pair.bits + _OFFSET, Relation.EQUAL, evidence)
@@ -290,15 +297,15 @@ def _best_paths(paths: Iterable[tuple[str, Path]]) -> Sequence[tuple[str, Path]]
 
 
 def _stated_relations(
-    one: _Side, shared: SharedSenses, relations: _Relations, steps: Steps
+    left_side: _Side, shared: SharedSenses, relations: _Relations, steps: Steps
 ) -> Iterator[Candidate]:
     """Yield relations that the background states between senses; equal senses are not included."""
-    for number in steps.over(range(len(one.concepts)), _REPORT_INTERVAL):
+    for number in steps.over(range(len(left_side.concepts)), _REPORT_INTERVAL):
         paths: list[tuple[str, Path]] = []
         for sense in shared.of_left(number):
             paths += relations.of(sense)
             steps.add()
         for target, path in _best_paths(paths):
             reason = f"the background says {path.relation}: {path}"
-            identifier = one.concepts[number].identifier
+            identifier = left_side.concepts[number].identifier
             yield Candidate(identifier, target, path.bits, path.relation, (reason,))

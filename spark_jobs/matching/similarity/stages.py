@@ -30,7 +30,14 @@ from spark_jobs.matching.similarity.task import (
     SIDES,
     match_partition,
 )
-from spark_jobs.runner.port import HEAVIEST, Block, Forecast, Frame, InputUnfit, StageContext
+from spark_jobs.runner.port import (
+    MAX_NAMED_BLOCKS,
+    Block,
+    Forecast,
+    Frame,
+    InputUnfit,
+    StageContext,
+)
 
 __all__ = ["STAGES", "forecast"]
 
@@ -61,7 +68,7 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
         blocks = _blocks(read).persist()
         try:
             total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
-            heavy = blocks.orderBy(f.desc("pairs"), "key").take(HEAVIEST)
+            heavy = blocks.orderBy(f.desc("pairs"), "key").take(MAX_NAMED_BLOCKS)
         finally:
             blocks.unpersist()
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from spark_jobs.linkage.private.limits import least_overlap, prefix_length
+from spark_jobs.linkage.private.limits import min_overlap, prefix_length
 from spark_jobs.linkage.private.spec import Filters
 
 
@@ -96,7 +96,7 @@ def exceeds_position(
     beyond_x = sum(bit > y[-1] for bit in x)
     beyond_y = sum(bit > x[-1] for bit in y)
     rest = min(len(left) - len(x) + beyond_x, len(right) - len(y) + beyond_y)
-    return overlap + rest >= least_overlap(len(left), len(right), threshold)
+    return overlap + rest >= min_overlap(len(left), len(right), threshold)
 
 
 def join(

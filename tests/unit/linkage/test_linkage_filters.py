@@ -17,7 +17,7 @@ from benchmarks.harness.people import Person, owners
 from spark_jobs.linkage.private.blocks import BlockComparison
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.comparing import BlockSpan, tasks_between
-from spark_jobs.linkage.private.limits import ThresholdTables, least_overlap, prefix_length
+from spark_jobs.linkage.private.limits import ThresholdTables, min_overlap, prefix_length
 from spark_jobs.linkage.private.spec import Filters
 from tests.unit.linkage.p4join import Counters, Record, exceeds_position, join, order_of, reordered
 from tests.unit.linkage.test_linkage_private import O1
@@ -45,7 +45,7 @@ def test_ppjoins_filter_keeps_a_pair_that_p4joins_drops() -> None:
     bits = {record.id: reordered(record, order) for record in O1}
     r3, r4 = bits["r3"], bits["r4"]
     prefixes = prefixes_of(r4, r3)
-    assert max_overlap(r4, r3, prefixes) == least_overlap(len(r4), len(r3), T8) == 11
+    assert max_overlap(r4, r3, prefixes) == min_overlap(len(r4), len(r3), T8) == 11
     assert not exceeds_position(r4, r3, prefixes, T8)
     assert len(set(r3) & set(r4)) == 10
 
@@ -54,7 +54,7 @@ def test_both_filters_drop_the_other_pair() -> None:
     order = order_of(O1)
     bits = {record.id: reordered(record, order) for record in O1}
     r2, r3 = bits["r2"], bits["r3"]
-    assert (max_overlap(r3, r2, prefixes_of(r3, r2)), least_overlap(12, 13, T8)) == (10, 12)
+    assert (max_overlap(r3, r2, prefixes_of(r3, r2)), min_overlap(12, 13, T8)) == (10, 12)
     assert not exceeds_position(r3, r2, prefixes_of(r3, r2), T8)
 
 
@@ -65,7 +65,7 @@ def test_neither_drops_similar_pairs(drawn: list[set[int]]) -> None:
     for one, other in combinations([reordered(record, order) for record in records], 2):
         shared, prefixes = len({*one} & {*other}), prefixes_of(one, other)
         if shared >= T8 * (len(one) + len(other) - shared):
-            assert max_overlap(one, other, prefixes) >= least_overlap(len(one), len(other), T8)
+            assert max_overlap(one, other, prefixes) >= min_overlap(len(one), len(other), T8)
             assert exceeds_position(one, other, prefixes, T8)
 
 

@@ -28,7 +28,7 @@ from spark_jobs.linkage.private.clk import (
     normalise,
 )
 from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
-from spark_jobs.linkage.private.limits import least_overlap, prefix_length
+from spark_jobs.linkage.private.limits import min_overlap, prefix_length
 from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
 from spark_jobs.linkage.private.spec import Filters
 from tests.unit.linkage.p4join import Counters, Record, exceeds_position, join, order_of, reordered
@@ -291,10 +291,10 @@ def test_o2_the_strings_of_figure_2() -> None:
 
 
 def test_o4_arithmetic_is_exact() -> None:
-    assert least_overlap(10, 10, T8) == 9
+    assert min_overlap(10, 10, T8) == 9
     assert prefix_length(10, T8) == 3
     assert prefix_length(1, T8) == 1
-    assert least_overlap(31, 32, T8) == 28  # in doubles it would be 29, and lose the pair
+    assert min_overlap(31, 32, T8) == 28  # in doubles it would be 29, and lose the pair
     x, y = tuple(range(31)), (*range(28), 40, 41, 42, 43)
     [match] = join([Record("x", 0, x), Record("y", 1, y)], T8)
     assert match.similarity == T8

@@ -19,7 +19,7 @@ from spark_jobs.linkage.open.blocks import (
 from spark_jobs.linkage.open.hashing import initial_hashes, with_longs, with_texts
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Rows
-from spark_jobs.runner.port import HEAVIEST, Block
+from spark_jobs.runner.port import MAX_NAMED_BLOCKS, Block
 
 __all__ = ["group_pairs", "heaviest", "key_matrix", "loads", "split_heavy"]
 
@@ -88,12 +88,12 @@ def heaviest(records: pa.Table, spec: OpenSpec) -> tuple[Block, ...]:
     keys = key_matrix(records)
     return tuple(
         Block(block_name(spec, rule, _example(records, spec, keys[:, rule] == key)), size, -pairs)
-        for pairs, rule, key, size in sorted(candidates)[:HEAVIEST]
+        for pairs, rule, key, size in sorted(candidates)[:MAX_NAMED_BLOCKS]
     )
 
 
 def _top(blocks: _Blocks) -> list[tuple[int, int, int]]:
-    top = np.lexsort((blocks.keys, -blocks.pairs))[:HEAVIEST]
+    top = np.lexsort((blocks.keys, -blocks.pairs))[:MAX_NAMED_BLOCKS]
     columns = (blocks.pairs, blocks.keys, blocks.records)
     return list(zip(*(column[top].tolist() for column in columns), strict=True))
 
