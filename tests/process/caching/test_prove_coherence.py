@@ -26,7 +26,7 @@ from tests.process.service import scratch_catalogue
 TOKEN = "a-token-for-purges"
 
 
-@dataclass(suffix=True)
+@dataclass(frozen=True)
 class Installation:
     """A service, the Varnish that it purges, and one that it does not purge."""
 

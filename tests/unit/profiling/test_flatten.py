@@ -51,6 +51,6 @@ def test_unstorable_characters_are_replaced_in_values_and_names() -> None:
 
 
 def test_a_too_deep_value_can_be_stored() -> None:
-    document = "[" * DEEPEST + r'{"\ud800": 1}' + "]" * DEEPEST
+    document = "[" * MAX_DEPTH + r'{"\ud800": 1}' + "]" * MAX_DEPTH
     ((_, _, text),) = flatten("f", document)
     assert text == '{"\ufffd": "1"}'

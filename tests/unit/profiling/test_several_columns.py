@@ -28,7 +28,7 @@ def pairs(*columns: tuple[int, int]) -> list[Candidate]:
 
 
 def test_two_candidates_of_the_same_tables_are_combined_once() -> None:
-    assert [*combined(pairs((0, 3), (1, 4)), COLUMNS)] == [Candidate((0, 1), (3, 4))]
+    assert [*combine(pairs((0, 3), (1, 4)), COLUMNS)] == [Candidate((0, 1), (3, 4))]
 
 
 def test_different_tables_elements_and_one_column_twice_are_not_combined() -> None:
@@ -39,7 +39,7 @@ def test_different_tables_elements_and_one_column_twice_are_not_combined() -> No
 
 def test_three_columns_need_all_their_pairs() -> None:
     candidates = [Candidate((0, 1), (3, 4)), Candidate((0, 2), (3, 5))]
-    assert not [*combined(candidates, COLUMNS)]
-    assert [*combined([*candidates, Candidate((1, 2), (4, 5))], COLUMNS)] == [
+    assert not [*combine(candidates, COLUMNS)]
+    assert [*combine([*candidates, Candidate((1, 2), (4, 5))], COLUMNS)] == [
         Candidate((0, 1, 2), (3, 4, 5))
     ]
