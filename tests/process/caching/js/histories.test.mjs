@@ -1,4 +1,4 @@
-// Random histories of clients, caches and writers, in virtual time: no read beyond the bound.
+// Random histories of clients, caches and writers, in virtual time: no read exceeds the bound.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { connect } from "../../../../sketch/js/portolan.mjs";
@@ -7,8 +7,8 @@ import { Origin, START_US } from "./origin.mjs";
 const DELTA_S = 1;
 const IDS = ["a1", "a2", "a3"];
 
-/** The same numbers for the same seed (mulberry32). */
-function drawing(seed) {
+/** Returns a seeded random number generator (mulberry32). */
+function seededRandom(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
     let x = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -17,7 +17,7 @@ function drawing(seed) {
   };
 }
 
-/** Time passes only where everybody waits. */
+/** Virtual time, which advances only when all tasks wait. */
 class Time {
   now = 100;
   #sleepers = [];
@@ -25,12 +25,12 @@ class Time {
   sleep = (seconds) => new Promise((wake) => this.#sleepers.push({ at: this.now + seconds, wake }));
 
   async run(work) {
-    let over = false;
-    const all = Promise.all(work).finally(() => (over = true));
+    let isOver = false;
+    const all = Promise.all(work).finally(() => (isOver = true));
     all.catch(() => {});
     for (;;) {
       await new Promise((resume) => setImmediate(resume));
-      if (over) return all;
+      if (isOver) return all;
       this.#sleepers.sort((a, b) => a.at - b.at);
       const { at, wake } = this.#sleepers.shift();
       this.now = Math.max(this.now, at);
@@ -39,16 +39,16 @@ class Time {
   }
 }
 
-/** An origin that takes its time, and whose filter names what copies of older versions may be of. */
+/** An origin with delays; its filter contains the objects of which outdated copies can exist. */
 class SlowOrigin {
   #versions = new Map();
-  #ends = new Map();
+  #expiries = new Map();
   #stale = new Map();
   #writing = new Map();
   #filters = new Origin();
 
   constructor(time, draw) {
-    Object.assign(this, { time, draw, ttl: [0.3, 1, 3, 10][Math.floor(draw() * 4)], showsWhole: draw() < 0.7 });
+    Object.assign(this, { time, draw, ttl: [0.3, 1, 3, 10][Math.floor(draw() * 4)], returnsObject: draw() < 0.7 });
     this.#filters.groups = { articles: { main: ["n"] } };
   }
 
@@ -62,18 +62,18 @@ class SlowOrigin {
   };
 
   async #filter(url, init) {
-    const named = IDS.filter((id) => this.#writing.get(id) || this.#stale.get(id) > this.time.now);
+    const outdated = IDS.filter((id) => this.#writing.get(id) || this.#stale.get(id) > this.time.now);
     this.#filters.time = this.time.now;
-    this.#filters.stale = new Set(named.map((id) => `articles/${id}#main`));
+    this.#filters.stale = new Set(outdated.map((id) => `articles/${id}#main`));
     return this.#filters.fetch(url, init);
   }
 
   async #read(id, headers) {
     const fields = { "cache-control": "no-store" };
     if (!this.#writing.get(id)) {
-      const end = this.time.now + this.ttl;
-      this.#ends.set(id, Math.max(end, this.#ends.get(id) ?? 0));
-      fields["portolan-expires"] = START_US + Math.round(end * 1e6);
+      const expiry = this.time.now + this.ttl;
+      this.#expiries.set(id, Math.max(expiry, this.#expiries.get(id) ?? 0));
+      fields["portolan-expires"] = START_US + Math.round(expiry * 1e6);
       fields["cache-control"] = `public, max-age=0, s-maxage=${this.ttl}`;
     }
     await this.#pause();
@@ -90,66 +90,67 @@ class SlowOrigin {
     const version = (this.#versions.get(id)?.version ?? 1) + 1, fields = { etag: `"j1.main:${version}"` };
     this.#versions.set(id, { n, version });
     await this.#pause();
-    this.#stale.set(id, this.#ends.get(id));
+    this.#stale.set(id, this.#expiries.get(id));
     this.#writing.set(id, this.#writing.get(id) - 1);
-    if (this.showsWhole && headers.Prefer) fields["preference-applied"] = headers.Prefer;
+    if (this.returnsObject && headers.Prefer) fields["preference-applied"] = headers.Prefer;
     await this.#pause();
     return Response.json({ n }, { headers: fields });
   }
 }
 
-/** A cache on the way, which knows nothing of filters. */
+/** A shared cache on the path, which does not use filters. */
 class SharedCache {
-  #kept = new Map();
+  #stored = new Map();
 
   constructor(origin) {
     this.origin = origin;
   }
 
   fetch = async (url, init) => {
-    const { time } = this.origin, kept = this.#kept.get(url);
-    if (!init.method && !init.headers["Cache-Control"] && kept?.end > time.now) {
-      const age = Math.floor(time.now - kept.since);
-      return new Response(kept.body, { headers: { ...kept.headers, age, "cache-status": "Shared; hit" } });
+    const { time } = this.origin, copy = this.#stored.get(url);
+    if (!init.method && !init.headers["Cache-Control"] && copy?.end > time.now) {
+      const age = Math.floor(time.now - copy.since);
+      return new Response(copy.body, { headers: { ...copy.headers, age, "cache-status": "Shared; hit" } });
     }
     const since = time.now, answer = await this.origin.fetch(url, init);
     const end = (answer.headers.get("portolan-expires") - START_US) / 1e6;
     if (answer.status !== 200 || init.method || !(end > 0)) return answer;
     const body = await answer.text();
-    this.#kept.set(url, { since, end, body, headers: Object.fromEntries(answer.headers) });
+    this.#stored.set(url, { since, end, body, headers: Object.fromEntries(answer.headers) });
     return new Response(body, { headers: answer.headers });
   };
 }
 
-async function lived(seed, mode) {
-  const time = new Time(), draw = drawing(seed), origin = new SlowOrigin(time, draw);
+async function runHistory(seed, mode) {
+  const time = new Time(), draw = seededRandom(seed), origin = new SlowOrigin(time, draw);
   const caches = [new SharedCache(origin), new SharedCache(origin)];
   const acknowledged = new Map(IDS.map((id) => [id, []])), seen = new Map(IDS.map((id) => [id, []]));
   const sources = new Set();
   const latency = () => [0.001, 0.02, 0.3, 2 * draw()][Math.floor(draw() * 4)];
-  const due = (id, before) =>
+  const latestBefore = (id, before) =>
     Math.max(0, ...[...acknowledged.get(id), ...seen.get(id)].filter(({ at }) => at <= before).map(({ n }) => n));
 
-  async function reader(client, own) {
+  async function reader(client, ownWrites) {
     const last = {};
-    for (let turn = 0; turn < 25; turn++) {
+    for (let i = 0; i < 25; i++) {
       await time.sleep(draw() ** 2);
-      const id = IDS[Math.floor(draw() * IDS.length)], refresh = draw() < 0.1, began = time.now;
-      const least = { due: due(id, refresh ? began : began - DELTA_S), own: own[id] ?? 0, seen: last[id] ?? 0 };
+      const id = IDS[Math.floor(draw() * IDS.length)], refresh = draw() < 0.1, startedAt = time.now;
+      const bound = latestBefore(id, refresh ? startedAt : startedAt - DELTA_S);
+      const minima = { bound, own: ownWrites[id] ?? 0, seen: last[id] ?? 0 };
       const { value, source } = await client.get("articles", id, { refresh });
-      for (const [why, n] of Object.entries(least))
-        assert.ok(value.n >= n, `${seed}, ${mode}: ${id} was ${value.n} at ${began}, by ${source}; ${why}: ${n}`);
+      for (const [why, n] of Object.entries(minima))
+        assert.ok(value.n >= n, `${seed}, ${mode}: ${id} was ${value.n} at ${startedAt}, by ${source}; ${why}: ${n}`);
       last[id] = Math.max(value.n, last[id] ?? 0);
       seen.get(id).push({ at: time.now, n: value.n });
       sources.add(source);
     }
   }
 
-  async function writer(client, own, id) {
+  async function writer(client, ownWrites, id) {
     for (let n = 1; n < 8; n++) {
       await time.sleep(2 * draw());
       await client.put("articles", id, { n });
-      own[id] = n;
+      ownWrites[id] = n;
       acknowledged.get(id).push({ at: time.now, n });
     }
   }
@@ -162,9 +163,9 @@ async function lived(seed, mode) {
       return answer;
     };
     const options = { deltaS: DELTA_S, mode, fetch, sleep: time.sleep, clock: () => time.now };
-    const client = await connect("http://origin", "news", options), own = {};
-    const writes = number < IDS.length ? [writer(client, own, IDS[number])] : [];
-    await Promise.all([reader(client, own), reader(client, own), ...writes]);
+    const client = await connect("http://origin", "news", options), ownWrites = {};
+    const writes = number < IDS.length ? [writer(client, ownWrites, IDS[number])] : [];
+    await Promise.all([reader(client, ownWrites), reader(client, ownWrites), ...writes]);
     client.close();
   }
 
@@ -175,8 +176,8 @@ async function lived(seed, mode) {
 const SEEDS = Number(process.env.SEEDS ?? 15);
 
 for (const mode of ["eager", "lazy"])
-  test(`no read is beyond the bound: ${mode}`, async () => {
+  test(`no read exceeds the bound: ${mode}`, async () => {
     const sources = new Set();
-    for (let seed = 1; seed <= SEEDS; seed++) for (const source of await lived(seed, mode)) sources.add(source);
+    for (let seed = 1; seed <= SEEDS; seed++) for (const source of await runHistory(seed, mode)) sources.add(source);
     assert.deepEqual([...sources].sort(), ["origin", "own", "shared"]);
   });

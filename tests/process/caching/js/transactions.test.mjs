@@ -5,21 +5,21 @@ import { connect } from "../../../../sketch/js/portolan.mjs";
 import { transact } from "../../../../sketch/js/transactions.mjs";
 import { Origin } from "./origin.mjs";
 
-async function begin() {
+async function setUp() {
   const origin = new Origin();
   origin.objects.set("articles/a2", { title: "other", version: 1 });
   const { fetch, sleep } = origin;
   const client = await connect("http://origin", "news", {
     deltaS: 10, mode: "lazy", fetch, sleep, clock: () => origin.time,
   });
-  const commits = () => origin.requests.filter((each) => each.url.endsWith("/transactions")).length;
+  const commits = () => origin.requests.filter(({ url }) => url.endsWith("/transactions")).length;
   return { origin, client, commits };
 }
 
-const soon = async () => {};
+const noPause = async () => {};
 
 test("a transaction reads copies and commits all writes, which its client sees at once", async () => {
-  const { origin, client, commits } = await begin();
+  const { origin, client, commits } = await setUp();
   await client.get("articles", "a1");
   const result = await transact(client, async (t) => {
     const { value, source } = await t.get("articles", "a1");
@@ -37,7 +37,7 @@ test("a transaction reads copies and commits all writes, which its client sees a
 });
 
 test("an outdated copy aborts a transaction, and the next attempt does not use it", async () => {
-  const { origin, client, commits } = await begin();
+  const { origin, client, commits } = await setUp();
   await client.get("articles", "a1");
   await client.get("articles", "a2");
   origin.write("articles/a1", "theirs");
@@ -46,19 +46,19 @@ test("an outdated copy aborts a transaction, and the next attempt does not use i
     const reads = [await t.get("articles", "a1"), await t.get("articles", "a2")];
     attempts.push(reads.map(({ source }) => source));
     t.patch("articles", "a2", { title: `${reads[0].value.title}!` });
-  }, { sleep: soon });
+  }, { sleep: noPause });
   assert.deepEqual(attempts, [["own", "own"], ["origin", "origin"]], "a2 was to be written");
   assert.equal(origin.objects.get("articles/a2").title, "theirs!");
   assert.equal(commits(), 2);
 });
 
 test("attempts are bounded, and an aborted transaction has a reason", async () => {
-  const { origin, client, commits } = await begin();
-  const hopeless = async (t) => {
+  const { origin, client, commits } = await setUp();
+  const conflicting = async (t) => {
     await t.get("articles", "a1");
     origin.write("articles/a1", "theirs");
   };
-  await assert.rejects(transact(client, hopeless, { attempts: 3, sleep: soon }), (error) => {
+  await assert.rejects(transact(client, conflicting, { attempts: 3, sleep: noPause }), (error) => {
     assert.equal(error.kind, "transaction-aborted");
     assert.equal(error.problem.changed[0].id, "a1");
     return true;
@@ -66,8 +66,8 @@ test("attempts are bounded, and an aborted transaction has a reason", async () =
   assert.equal(commits(), 3);
 });
 
-test("work that fails sends nothing, and neither does work that does nothing", async () => {
-  const { client, commits } = await begin();
+test("failed work sends nothing, and neither does work without reads and writes", async () => {
+  const { client, commits } = await setUp();
   const fail = async (t) => {
     t.patch("articles", "a1", { title: "new" });
     throw new TypeError();
@@ -77,21 +77,21 @@ test("work that fails sends nothing, and neither does work that does nothing", a
   assert.equal(commits(), 0);
 });
 
-test("absence is read as well", async () => {
-  const { origin, client } = await begin();
+test("the absence of an object is validated like a read", async () => {
+  const { origin, client } = await setUp();
   const create = (t) => t.get("articles", "a9", { missingOk: true }).then(({ value }) => {
     if (value) return "found";
     origin.write("articles/a9", "theirs");
     t.put("articles", "a9", { title: "mine" });
     return "created";
   });
-  assert.equal(await transact(client, create, { sleep: soon }), "found");
+  assert.equal(await transact(client, create, { sleep: noPause }), "found");
   assert.equal(origin.objects.get("articles/a9").title, "theirs");
   await assert.rejects(transact(client, (t) => t.get("articles", "none")), { status: 404, kind: "not-found" });
 });
 
-test("a resource is read once, and values are the reader's own", async () => {
-  const { origin, client } = await begin();
+test("a transaction reads a resource once, and returns a copy of its value", async () => {
+  const { origin, client } = await setUp();
   const work = transact(client, async (t) => {
     const first = await t.get("articles", "a1");
     first.value.title = "scribbled";
@@ -103,14 +103,14 @@ test("a resource is read once, and values are the reader's own", async () => {
 });
 
 test("unsupported operations of a transaction are refused at once", async () => {
-  const { client } = await begin();
-  let kept;
+  const { client } = await setUp();
+  let transaction;
   await transact(client, async (t) => {
-    kept = t;
+    transaction = t;
     t.delete("articles", "a1");
     assert.throws(() => t.patch("articles", "a1", {}), /written twice/);
     await assert.rejects(t.get("articles", "a1"), /after it was written/);
   });
-  assert.throws(() => kept.delete("articles", "a2"), /is over/);
-  await assert.rejects(kept.get("articles", "a1"), /is over/);
+  assert.throws(() => transaction.delete("articles", "a2"), /is over/);
+  await assert.rejects(transaction.get("articles", "a1"), /is over/);
 });
