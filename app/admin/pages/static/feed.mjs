@@ -19,13 +19,13 @@ function add(changes) {
   for (const change of [...changes.children]) list.prepend(change);
   while (list.childElementCount > MAX_CHANGES) list.lastChild.remove();
   list.dataset.position = changes.dataset.position;
-  if (list.childElementCount) state.textContent = `The latest first, ${MAX_CHANGES} at most.`;
+  if (list.childElementCount) state.textContent = `Latest first, at most ${MAX_CHANGES}.`;
 }
 
 /** Stops after the position or the feed is gone; the list stays. */
 function end(page) {
   const reason = page.querySelector(".about")?.textContent ?? "";
-  state.textContent = `Changes are not followed any more, and some may be missing. ${reason} Open the page again to follow what comes now.`;
+  state.textContent = `Changes are not followed any more, and some may be missing. ${reason} Reload the page to follow new changes.`;
   pause.hidden = true;
 }
 
