@@ -10,8 +10,8 @@ async function setUp(options = {}) {
   const client = await connect("http://origin", "news", {
     deltaS: 10, mode: "lazy", fetch, sleep, clock: () => origin.time, ...options,
   });
-  const title = async (options) => {
-    const { value, source } = await client.get("articles", "a1", options);
+  const title = async (readOptions) => {
+    const { value, source } = await client.get("articles", "a1", readOptions);
     return [value?.title, source];
   };
   return { origin, client, title };
