@@ -30,4 +30,4 @@ for (const { path, text } of outputFiles) {
   if (!process.argv.includes("--check")) writeFileSync(path, text);
   else if (readFileSync(path, "utf8") !== text) differs = true;
 }
-if (differs) throw new Error("the shipped modules are not what src/ builds: run `npm run build`");
+if (differs) throw new Error("the shipped modules differ from the build of src/: run `npm run build`");

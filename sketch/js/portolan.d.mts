@@ -1,6 +1,6 @@
 // Types and descriptions of portolan.mjs; see docs/caching-clients.md. Apache-2.0.
 
-/** Who answered: the client's own copy, a cache on the way that shows it, or the origin. */
+/** Who answered: the client's own copy, a cache on the path that reports it, or the origin. */
 export type Source = "own" | "shared" | "origin";
 export type Read = { value: any; etag: string | null; source: Source };
 export type Result = {
@@ -19,7 +19,7 @@ export type Options = {
   deltaS?: number;
   /** `eager` renews the filter in the background, `lazy` when a read needs it. */
   mode?: "eager" | "lazy";
-  /** Sent with each request, such as Authorization. */
+  /** Header fields of every request, such as Authorization. */
   headers?: Record<string, string>;
   /** The memory limit of all copies (bytes). */
   cacheBytes?: number;
@@ -27,7 +27,7 @@ export type Options = {
   fetch?: typeof fetch;
   /** Returns elapsed seconds, sleep included; for tests. */
   clock?: () => number;
-  /** Waits for some seconds; for tests. */
+  /** Waits for a number of seconds; for tests. */
   sleep?: (seconds: number) => Promise<any>;
 };
 
@@ -40,8 +40,8 @@ export type Client = {
     how?: { fields?: string[]; refresh?: boolean; atLeast?: string; missingOk?: boolean },
   ): Promise<Read>;
   /**
-   * Queries objects of a class, by the parameters of docs/queries.md. The result is no older than any
-   * write that was acknowledged more than `deltaS` before. With `oneByOne` only the ids are requested, and
+   * Queries objects of a class, by the parameters of docs/queries.md. The result includes
+   * every write that was acknowledged more than `deltaS` before. With `oneByOne` only the ids are requested, and
    * each object is read, and cached, separately.
    */
   query(
@@ -69,25 +69,25 @@ export type Client = {
   /** Creates an object, or a list of objects. */
   post(name: string, value: object | object[], how?: Conditions): Promise<Written>;
   /**
-   * Fetches a filter generated after this call: from now on no copy is used that was outdated before the call,
-   * however young it is.
+   * Fetches a filter generated after this call. Copies that were outdated before the call are no longer used,
+   * however young they are.
    */
   refreshFilter(): Promise<void>;
-  /** Treats an object as written by someone: earlier copies are not used. */
+  /** Treats an object as changed: earlier copies are not used. */
   doubt(name: string, id: string): void;
-  /** Cancels all requests under way. */
+  /** Cancels all requests in flight. */
   close(): void;
 };
 
 /**
- * Reads and writes one database; resolves once the first filter was requested.
+ * Returns a client of one database, after the first request for a filter.
  * @param url of the service, or of the cache in front of it
  */
 export function connect(url: string, database: string, options?: Options): Promise<Client>;
 
 /** An error of the client or of the service. */
 export class PortolanError extends Error {
-  /** 0: there was no response, or a broken one. */
+  /** 0: no response, or a broken one. */
   status: number;
   /** See docs/problems.md. */
   kind: string;
@@ -106,11 +106,11 @@ export type Filter = {
   has(key: string): boolean;
 };
 
-/** Reads the binary form of a filter (docs/sketch-wire.md); throws if it is broken. */
+/** Decodes the binary form of a filter (docs/sketch-wire.md); throws if it is broken. */
 export function readFilter(raw: ArrayBuffer): Filter;
 
-/** The bits of a key. */
+/** Returns the bit positions of a key. */
 export function positions(key: string, shape: { m: number; k: number; seed: number }): number[];
 
-/** The parameters of a query in the canonical form of its address and its key. */
+/** Returns a query's parameters in the canonical form of its address and its filter key. */
 export function canonicalQuery(parameters: Record<string, any>): string;

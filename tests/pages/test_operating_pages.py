@@ -188,7 +188,7 @@ async def test_a_tenant_gets_limits_and_databases(page: Page, stage: Stage) -> N
         "databases": [database],
         "limits": {"rate": 50.0, "objects": 1000},
     }
-    await page.get_by_role("button", name="Take it away").click()
+    await page.get_by_role("button", name="Remove ownership").click()
     await page.get_by_text("Remove this tenant").click()
     await page.get_by_role("button", name=f"Remove {tenant}").click()
     await expect(page.get_by_role("link", name=tenant)).to_have_count(0)
@@ -339,7 +339,7 @@ async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stag
 
 async def test_the_last_hour_is_drawn_and_listed(page: Page, stage: Stage) -> None:
     await page.goto("/")
-    chart = page.get_by_role("img", name="Requests and failures in a second, last hour")
+    chart = page.get_by_role("img", name="Requests and failures per second, last hour")
     await expect(chart.locator("canvas")).to_be_visible()
     await page.get_by_text("The last hour as a table").click()
     row = page.locator("#history tr[data-at]").first

@@ -114,7 +114,7 @@ async def test_the_overview_is_kept_up_to_date(page: Page, stage: Stage) -> None
         "before => Number(document.getElementById('requests').dataset.total) >= before + 5",
         arg=before,
     )
-    chart = page.get_by_role("img", name="Requests in a second", exact=True)
+    chart = page.get_by_role("img", name="Requests per second", exact=True)
     await expect(chart.locator("canvas")).to_be_visible()
     await page.set_viewport_size(PHONE)
     await eventually(partial(_fits, page))
@@ -211,7 +211,7 @@ async def test_a_probe_is_stopped_from_the_page(page: Page, stage: Stage) -> Non
     await page.goto("/coherence")
     await page.get_by_label("Class").select_option(f"{stage.database}/people")
     await page.get_by_label("Measurements").fill("200")
-    await page.get_by_label("In a second").fill("1")
+    await page.get_by_label("Per second").fill("1")
     await page.get_by_role("button", name="Measure").click()
     await page.get_by_role("button", name="Stop the probe").click()
     await expect(page.locator("#probe-state")).to_contain_text("stopped")

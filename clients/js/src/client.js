@@ -1,4 +1,4 @@
-// Reads and writes one database.
+// The client of one database.
 import { Connection, jsonOf } from "./connection.js";
 import { follow } from "./feed.js";
 import { Problem } from "./problems.js";
@@ -14,7 +14,7 @@ import {
 } from "./requests.js";
 
 const UPDATE = "application/vnd.portolan.update+json";
-const MOST_PROBLEMS = 100;
+const MAX_PROBLEMS = 100;
 
 export class Client {
   #connection;
@@ -26,16 +26,16 @@ export class Client {
 
   async get(className, id, { fields, freshness, known } = {}) {
     const names = fields && [...fields];
-    const path = resource(className, id, names);
-    // Tags are of groups: other fields of them, or another object, may have the same one.
-    if (known && resource(known.class, known.id, known.fields) !== path)
+    const path = resourcePath(className, id, names);
+    // An entity tag names the versions of cache groups: other fields, or another object, can have the same tag.
+    if (known && resourcePath(known.class, known.id, known.fields) !== path)
       throw new RangeError("known is a read of something else");
     const headers = preferences(freshness);
     if (known?.etag) headers["if-none-match"] = known.etag;
     const reply = await this.#connection.send("GET", path, { headers });
     if (reply.status === 304) return known;
-    const of = { class: className, id, fields: names };
-    return { ...of, value: jsonOf(reply), etag: reply.headers.get("etag"), partial: groupsBehind(reply) };
+    const selector = { class: className, id, fields: names };
+    return { ...selector, value: jsonOf(reply), etag: reply.headers.get("etag"), partial: pendingGroups(reply) };
   }
 
   async getMany(className, ids, { fields, freshness } = {}) {
@@ -44,7 +44,7 @@ export class Client {
   }
 
   put(className, id, value, { fields, ...how } = {}) {
-    return this.#write("PUT", resource(className, id, fields), value, how);
+    return this.#write("PUT", resourcePath(className, id, fields), value, how);
   }
 
   create(className, value, how) {
@@ -52,23 +52,23 @@ export class Client {
   }
 
   patch(className, id, changes, { upsert, ...how } = {}) {
-    return this.#write("PATCH", patched(className, id, upsert), changes, how);
+    return this.#write("PATCH", patchPath(className, id, upsert), changes, how);
   }
 
   update(className, id, operators, { upsert, ...how } = {}) {
-    return this.#write("PATCH", patched(className, id, upsert), operators, how, UPDATE);
+    return this.#write("PATCH", patchPath(className, id, upsert), operators, how, UPDATE);
   }
 
   patchBy(className, key, changes, how) {
-    return this.#write("PATCH", keyed(className, key), changes, how);
+    return this.#write("PATCH", uniqueKeyPath(className, key), changes, how);
   }
 
   updateBy(className, key, operators, how) {
-    return this.#write("PATCH", keyed(className, key), operators, how, UPDATE);
+    return this.#write("PATCH", uniqueKeyPath(className, key), operators, how, UPDATE);
   }
 
   delete(className, id, { fields, ...how } = {}) {
-    return this.#write("DELETE", resource(className, id, fields), undefined, how);
+    return this.#write("DELETE", resourcePath(className, id, fields), undefined, how);
   }
 
   patchWhere(className, where, changes, how) {
@@ -84,8 +84,8 @@ export class Client {
   }
 
   async query(className, query = {}, { freshness } = {}) {
-    const how = { headers: preferences(freshness), body: query };
-    return jsonOf(await this.#connection.send("POST", `${pathOf(className)}/query`, how));
+    const request = { headers: preferences(freshness), body: query };
+    return jsonOf(await this.#connection.send("POST", `${pathOf(className)}/query`, request));
   }
 
   async *iterate(className, query = {}, how = {}) {
@@ -98,13 +98,13 @@ export class Client {
   }
 
   async batch(operations, how) {
-    const sent = { headers: writeHeaders(how), body: { operations } };
-    return jsonOf(await this.#connection.send("POST", "batch", sent)).map(withProblem);
+    const request = { headers: writeHeaders(how), body: { operations } };
+    return jsonOf(await this.#connection.send("POST", "batch", request)).map(withProblem);
   }
 
   async commit(operations, { reads = [], ...how } = {}) {
-    const sent = { headers: writeHeaders(how), body: { reads, operations } };
-    return jsonOf(await this.#connection.send("POST", "transactions", sent)).results;
+    const request = { headers: writeHeaders(how), body: { reads, operations } };
+    return jsonOf(await this.#connection.send("POST", "transactions", request)).results;
   }
 
   changes(options) {
@@ -118,54 +118,54 @@ export class Client {
       etag: reply.headers.get("etag"),
       position: reply.headers.get("portolan-position"),
       replayed: reply.headers.get("idempotency-replayed") === "true",
-      partial: groupsBehind(reply),
+      partial: pendingGroups(reply),
     };
   }
 
-  /** Each request goes on where the one before ended; by their key no object is written twice. */
+  /** Each request continues where the previous one ended; their common key prevents duplicate writes. */
   async #writeAll(method, className, where, { allowScan, dryRun, idempotencyKey } = {}, body, type) {
-    const sent = { headers: writeHeaders({ idempotencyKey }), body, type };
+    const request = { headers: writeHeaders({ idempotencyKey }), body, type };
     const parameters = conditions(where, { allow_scan: allowScan, dry_run: dryRun });
     let summary = { matched: 0, written: 0, failed: 0, sample: [], problems: [] };
     let after;
     do {
       const path = withParameters(pathOf(className), { ...parameters, after });
-      const { next, ...part } = jsonOf(await this.#connection.send(method, path, sent));
-      summary = united(summary, part);
+      const { next, ...partial } = jsonOf(await this.#connection.send(method, path, request));
+      summary = merge(summary, partial);
       after = next ?? undefined;
     } while (after !== undefined);
     return summary;
   }
 }
 
-/** Returns the summary of both parts of a write by conditions. */
-function united(summary, { matched, written, failed, sample, problems }) {
+/** Merges the summaries of two requests of a write by conditions. */
+function merge(summary, { matched, written, failed, sample, problems }) {
   return {
     matched: summary.matched + matched,
     written: summary.written + written,
     failed: summary.failed + failed,
     sample: summary.sample.length > 0 ? summary.sample : sample,
-    problems: [...summary.problems, ...problems].slice(0, MOST_PROBLEMS),
+    problems: [...summary.problems, ...problems].slice(0, MAX_PROBLEMS),
   };
 }
 
-function patched(className, id, upsert) {
+function patchPath(className, id, upsert) {
   return withParameters(pathOf(className, id), { upsert: upsert ? "true" : undefined });
 }
 
-function keyed(className, key) {
-  const equal = Object.entries(key).map((pair) => ({ eq: pair }));
-  return withParameters(pathOf(className), conditions({ and: equal }, { upsert: true }));
+function uniqueKeyPath(className, key) {
+  const conjuncts = Object.entries(key).map((pair) => ({ eq: pair }));
+  return withParameters(pathOf(className), conditions({ and: conjuncts }, { upsert: true }));
 }
 
-function resource(className, id, fields) {
+function resourcePath(className, id, fields) {
   return withParameters(pathOf(className, id), { fields: fieldNames(fields) });
 }
 
-/** Returns the cache groups that a write over several systems has not reached yet. */
-function groupsBehind(reply) {
-  const listed = reply.headers.get("portolan-partial") ?? "";
-  return listed.split(",").map((name) => name.trim()).filter((name) => name !== "");
+/** Returns the cache groups that a write to several systems has not reached yet. */
+function pendingGroups(reply) {
+  const groups = reply.headers.get("portolan-partial") ?? "";
+  return groups.split(",").map((name) => name.trim()).filter((name) => name !== "");
 }
 
 function withProblem(result) {

@@ -1,4 +1,4 @@
-// Sends requests, again where that is safe.
+// Sends requests, and retries them where that is safe.
 import { BrokenReply, problemOf, Unreachable } from "./problems.js";
 import { keyOf } from "./requests.js";
 import { Attempts, sleep } from "./retries.js";
@@ -8,7 +8,7 @@ export class Connection {
     this.baseUrl = baseUrl;
     this.retries = retries;
     this.timeoutS = timeoutS;
-    // A browser's fetch refuses to be called as a method of something else.
+    // A browser's `fetch` must not be called as a method of another object.
     this.fetch = (url, request) => fetch(url, request);
     this.headersOf = async () => {
       const token = typeof credential === "function" ? await credential() : credential;
@@ -18,12 +18,12 @@ export class Connection {
 
   /** Sends a request; returns the reply, or throws `Problem`, `Unreachable` or `BrokenReply`. */
   async send(method, path, { headers = {}, body, type = "application/json" } = {}) {
-    const own = body === undefined ? headers : { ...headers, "content-type": type };
+    const requestHeaders = body === undefined ? headers : { ...headers, "content-type": type };
     const content = body === undefined ? undefined : JSON.stringify(body);
     const attempts = new Attempts(this.retries);
     const idempotencyKey = keyOf(headers);
     for (;;) {
-      const reply = { ...(await this.#attempt(method, path, own, content)), idempotencyKey };
+      const reply = { ...(await this.#attempt(method, path, requestHeaders, content)), idempotencyKey };
       const pauseS = attempts.pauseAfter(reply);
       if (pauseS !== null) await sleep(pauseS);
       else if (reply.error) throw new Unreachable(`${method} ${path}: no reply`, { cause: reply.error, idempotencyKey });
@@ -34,16 +34,16 @@ export class Connection {
 
   /** Opens a stream; returns the response, or throws `Problem` or `Unreachable`. */
   async open(path, headers, signal) {
-    const all = { ...(await this.headersOf()), ...headers };
-    const response = await this.fetch(this.baseUrl + path, { headers: all, signal, redirect: "error" });
+    const allHeaders = { ...(await this.headersOf()), ...headers };
+    const response = await this.fetch(this.baseUrl + path, { headers: allHeaders, signal, redirect: "error" });
     if (response.ok) return response;
     throw problemOf({ status: response.status, headers: response.headers, text: await response.text() });
   }
 
   async #attempt(method, path, headers, body) {
-    const all = { ...(await this.headersOf()), ...headers };
+    const allHeaders = { ...(await this.headersOf()), ...headers };
     const signal = AbortSignal.timeout(this.timeoutS * 1000);
-    const request = { method, headers: all, body, signal, redirect: "error" };
+    const request = { method, headers: allHeaders, body, signal, redirect: "error" };
     try {
       const response = await this.fetch(this.baseUrl + path, request);
       return { status: response.status, headers: response.headers, text: await response.text() };
@@ -53,12 +53,12 @@ export class Connection {
   }
 }
 
-/** Returns the JSON of a reply; throws `BrokenReply` if there is none, as in a proxy's page. */
+/** Parses the JSON of a reply; throws `BrokenReply` if it is invalid, as in a proxy's page. */
 export function jsonOf(reply) {
   try {
     return JSON.parse(reply.text);
   } catch (cause) {
     const { idempotencyKey } = reply;
-    throw new BrokenReply(`a reply of status ${reply.status} is no JSON`, { cause, idempotencyKey });
+    throw new BrokenReply(`a reply with status ${reply.status} is not JSON`, { cause, idempotencyKey });
   }
 }

@@ -1,30 +1,30 @@
-// The change feed: each write once, from a position on, whatever happens to the connection.
+// The change feed: every write once, after a position; reconnects after a lost connection.
 import { BrokenReply, Problem, Unreachable } from "./problems.js";
 import { withParameters } from "./requests.js";
 import { pausesS, sleep } from "./retries.js";
 
-/** After which a connection counts as lost: the service sends something each 15 seconds. */
+/** The silence after which a connection counts as lost: the service sends data every 15 seconds. */
 const SILENCE_S = 45;
-const LONGEST_PAUSE_S = 10;
-/** Statuses after which the feed tries again: the service's, and a proxy's that has lost it. */
+const MAX_PAUSE_S = 10;
+/** Statuses after which the feed reconnects: of the service, and of a proxy that cannot reach it. */
 const TRANSIENT = new Set([408, 429, 502, 503, 504]);
 
-/** Makes events of the text of a stream, however it is divided. */
+/** Parses the events of a stream, however its text is split into chunks. */
 export class EventReader {
-  #rest = [];
+  #remainder = [];
   #id = null;
   #data = [];
 
-  /** Returns the events that are complete; one without data has only moved the position. */
+  /** Returns the complete events; an event without data only moves the position. */
   receive(text) {
-    this.#rest.push(text);
+    this.#remainder.push(text);
     if (!text.includes("\n")) return [];
-    const lines = this.#rest.join("").split("\n");
-    this.#rest = [lines.pop()];
-    return lines.flatMap((line) => this.#read(line));
+    const lines = this.#remainder.join("").split("\n");
+    this.#remainder = [lines.pop()];
+    return lines.flatMap((line) => this.#readLine(line));
   }
 
-  #read(line) {
+  #readLine(line) {
     if (line === "") {
       const event = { id: this.#id, data: this.#data.join("\n") };
       this.#data = [];
@@ -41,38 +41,38 @@ export class EventReader {
 /** Yields changes as they happen, until `signal` is aborted. */
 export async function* follow(connection, { className, after, reconnects = 10, signal } = {}) {
   let position = after;
-  let pauses = pausesS(reconnects, 0.25, LONGEST_PAUSE_S);
+  let pauses = pausesS(reconnects, 0.25, MAX_PAUSE_S);
   while (!signal?.aborted) {
-    let lost;
+    let failure;
     try {
       for await (const event of events(connection, className, position, signal)) {
-        pauses = pausesS(reconnects, 0.25, LONGEST_PAUSE_S);
+        pauses = pausesS(reconnects, 0.25, MAX_PAUSE_S);
         position = event.id ?? position;
-        if (event.data !== "") yield { ...parsed(event.data), position };
+        if (event.data !== "") yield { ...parseChange(event.data), position };
       }
     } catch (error) {
       if (signal?.aborted) return;
-      lost = transient(error);
+      failure = transient(error);
     }
     const pauseS = pauses.next().value;
-    if (pauseS === undefined) throw lost ?? new Unreachable("the service ends the stream of changes at once");
-    await sleep(pauseS + Math.min(lost?.retryAfterS ?? 0, LONGEST_PAUSE_S), signal);
+    if (pauseS === undefined) throw failure ?? new Unreachable("the service ends the stream of changes at once");
+    await sleep(pauseS + Math.min(failure?.retryAfterS ?? 0, MAX_PAUSE_S), signal);
   }
 }
 
 async function* events(connection, className, position, signal) {
   const silence = new AbortController();
-  const watch = () => setTimeout(() => silence.abort(), SILENCE_S * 1000);
-  let timer = watch();
-  const ends = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
+  const startTimer = () => setTimeout(() => silence.abort(), SILENCE_S * 1000);
+  let timer = startTimer();
+  const endSignal = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
   const path = withParameters("changes", { class: className, after: position });
   try {
-    const response = await connection.open(path, { accept: "text/event-stream" }, ends);
+    const response = await connection.open(path, { accept: "text/event-stream" }, endSignal);
     const reader = new EventReader();
     const decoder = new TextDecoder();
     for await (const chunk of chunks(response.body)) {
       clearTimeout(timer);
-      timer = watch();
+      timer = startTimer();
       yield* reader.receive(decoder.decode(chunk, { stream: true }));
     }
   } finally {
@@ -81,7 +81,7 @@ async function* events(connection, className, position, signal) {
   }
 }
 
-/** Yields the chunks of a body, which not every browser iterates by itself. */
+/** Yields the chunks of a body; not every browser can iterate over a stream. */
 async function* chunks(body) {
   const reader = body.getReader();
   for (;;) {
@@ -91,7 +91,7 @@ async function* chunks(body) {
   }
 }
 
-/** Returns an error after which the feed tries again; throws any other. */
+/** Returns an error after which the feed reconnects; throws any other error. */
 function transient(error) {
   if (error instanceof BrokenReply) throw error;
   if (!(error instanceof Problem)) return new Unreachable("the stream of changes was lost", { cause: error });
@@ -99,10 +99,10 @@ function transient(error) {
   throw error;
 }
 
-function parsed(data) {
+function parseChange(data) {
   try {
     return JSON.parse(data);
   } catch (cause) {
-    throw new BrokenReply("an event of the feed is no change", { cause });
+    throw new BrokenReply("an event of the feed is not a change", { cause });
   }
 }

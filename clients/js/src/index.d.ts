@@ -1,21 +1,21 @@
 // Types and descriptions of index.js; see docs/javascript-client.md.
 
 export type Freshness = {
-  /** `strong`: as the systems hold it now. `bounded`: from a materialised view, where there is one. */
+  /** `strong`: the current state of the systems. `bounded`: a materialised view, if the class has one. */
   consistency?: "strong" | "bounded";
-  /** The oldest that the answer of a view may be, in seconds. */
+  /** The maximum staleness of a view's reply, in seconds. */
   maxStalenessS?: number;
-  /** The `position` of a write that the answer must contain. */
+  /** The `position` of a write that the reply must include. */
   atLeast?: string;
 };
 
-/** The types of a class; `portolan schema typescript` writes those of all classes of a database. */
+/** The types of a class; `portolan schema typescript` generates them for a database. */
 export type ClassTypes = { object: object; new: object; patch: object; operators: object };
 
-/** What is known of a database without such types: nothing. */
+/** The types of a database without generated types. */
 export type Untyped = Record<string, { object: Record<string, any>; new: object; patch: object; operators: object }>;
 
-/** An object of which only some fields, and the id, were read. */
+/** An object restricted to some fields, and its id. */
 export type Selected<T, F extends keyof T> = Pick<T, F | ("id" & keyof T)>;
 
 /** RFC 6902. */
@@ -24,7 +24,7 @@ export type JsonPatch = { op: "add" | "remove" | "replace" | "move" | "copy" | "
 export type Read<T = Record<string, any>> = {
   class: string;
   id: string;
-  /** Those that were read; undefined: the whole object. */
+  /** The fields that were read; undefined: the whole object. */
   fields?: string[];
   value: T;
   etag: string | null;
@@ -32,11 +32,11 @@ export type Read<T = Record<string, any>> = {
 };
 
 export type Written<T = Record<string, any>> = {
-  /** The object; after a patch the fields that it named; null after a delete. */
+  /** The object; after a patch, the patched fields; null after a delete. */
   value: T;
   etag: string | null;
   position: string | null;
-  /** Whether this is the recorded reply to the same request, sent before. */
+  /** Whether this is the recorded reply to an earlier attempt of the request. */
   replayed: boolean;
   /** Cache groups that the write has not reached yet. */
   partial: string[];
@@ -44,7 +44,7 @@ export type Written<T = Record<string, any>> = {
 
 export type WriteOptions = {
   ifMatch?: string;
-  /** Makes two calls one write; each call has a key of its own otherwise. */
+  /** Two calls with the same key are one write; by default each call has a new key. */
   idempotencyKey?: string;
 };
 
@@ -52,26 +52,26 @@ export type WriteOptions = {
 export type Where = { [operator: string]: unknown } | "all";
 
 export type WriteAllOptions = {
-  /** Whether all objects of the class may be read to find those meant. */
+  /** Permits a scan of all objects of the class. */
   allowScan?: boolean;
-  /** Only count them. */
+  /** Only counts the objects. */
   dryRun?: boolean;
-  /** Under which no object is written twice. */
+  /** Prevents duplicate writes when the call is repeated. */
   idempotencyKey?: string;
 };
 
-/** What became of the objects that met a condition. */
+/** The outcome of a write by conditions. */
 export type WriteSummary = {
   matched: number;
   written: number;
   failed: number;
-  /** Ids of some that a dry run has found. */
+  /** The ids of some matching objects, after a dry run. */
   sample: string[];
-  /** Why objects were not written: the first hundred, each with its `id`. */
+  /** Why objects were not written: the first hundred problems, each with the object's `id`. */
   problems: Record<string, any>[];
 };
 
-/** One of the operations of docs/data-api.md, "Many objects". */
+/** An operation of docs/data-api.md, "Many objects". */
 export type Operation = { op: string; class: string; id?: string; body?: unknown; if_match?: string; if_none_match?: string };
 
 export type OperationResult = {
@@ -88,7 +88,7 @@ export type OperationResult = {
 export type Page<T = Record<string, any>> = {
   items: T[];
   next?: string | null;
-  /** How many there are on all pages, where `count` is given. */
+  /** The number of items on all pages, if `count` was given. */
   total?: number;
   explain?: Record<string, any>;
 };
@@ -104,43 +104,43 @@ export type Change = {
   before: Record<string, any> | null;
   after: Record<string, any> | null;
   time: string;
-  /** Where to go on after this change. */
+  /** The position after this change. */
   position: string;
 };
 
 export type Options = {
-  /** A key or a token, or a function that returns one for each request. */
+  /** An API key or a token, or a function that returns one for each request. */
   credential?: string | (() => string | Promise<string>);
-  /** Sent with each request. */
+  /** Header fields of every request. */
   headers?: Record<string, string>;
-  /** The version of the schema whose names all requests use, however fields are renamed later. */
+  /** The schema version whose names all requests use, even if fields are renamed later. */
   schemaVersion?: number;
-  /** For a whole request; 30 by default. A time-out is not repeated. */
+  /** For a whole request; 30 by default. A time-out is not retried. */
   timeoutS?: number;
   /**
-   * How often a request is sent, and how long it is waited for in between; `keyInUseS` (30 by default): for how
-   * long a write whose connection was lost is sent again while the service still works on its first attempt.
+   * The maximum of attempts, and the pauses between them. `keyInUseS` (30 by default): how long a write whose
+   * connection was lost is retried while the service still works on its first attempt.
    */
   retries?: { attempts?: number; firstPauseS?: number; longestPauseS?: number; keyInUseS?: number };
-  /** Sends the requests, if not the global one. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof fetch;
 };
 
 type Name<D> = keyof D & string;
 type Member<D, C extends keyof D, M extends keyof ClassTypes> = D[C] extends ClassTypes ? D[C][M] : never;
 type Fields<D, C extends keyof D> = keyof Member<D, C, "object"> & string;
-/** The value of a put, of a whole object or of some fields; written so that it does not decide which. */
+/** The value of a put: a whole object, or some fields. The form keeps TypeScript from inferring `F` from it. */
 type Put<New, F> = { [K in keyof New as K extends F | "id" ? K : never]: New[K] };
 
 /**
- * Reads and writes one database. A request is sent again after a lost connection, and when the service asks
- * for it by Retry-After; each write has an Idempotency-Key, so that it takes effect once.
+ * The client of one database. It retries a request after a lost connection, and when the service asks for it
+ * by Retry-After; each write has an Idempotency-Key, so that it takes effect once.
  *
- * `D` has the types of its classes, as `portolan schema typescript` writes them.
+ * `D` has the types of its classes, as generated by `portolan schema typescript`.
  */
 export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
   constructor(baseUrl: string, database: string, options?: Options);
-  /** With `known`, an earlier read of the same, only a change is transferred; a `RangeError`: it is of something else. */
+  /** With `known`, an earlier read of the same object and fields, only a change is transferred; else a RangeError. */
   get<C extends Name<D>, F extends Fields<D, C> = Fields<D, C>>(
     className: C,
     id: string,
@@ -151,41 +151,41 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
     ids: Iterable<string>,
     how?: { fields?: F[]; freshness?: Freshness },
   ): Promise<{ items: Selected<Member<D, C, "object">, F>[]; missing: string[] }>;
-  /** Makes an object, or exactly some fields of it, what `value` says; `ifNoneMatch: "*"`: it must not exist. */
+  /** Replaces an object, or exactly the given fields of it; `ifNoneMatch: "*"`: it must not exist. */
   put<C extends Name<D>, F extends Fields<D, C> = Fields<D, C>>(
     className: C,
     id: string,
     value: Put<Member<D, C, "new">, F>,
     how?: WriteOptions & { fields?: F[]; ifNoneMatch?: string },
   ): Promise<Written<Selected<Member<D, C, "object">, F>>>;
-  /** Creates an object, under the `id` in `value` or one that the service chooses. */
+  /** Creates an object, under the `id` in `value` or an id that the service chooses. */
   create<C extends Name<D>>(
     className: C,
     value: Member<D, C, "new">,
     how?: WriteOptions,
   ): Promise<Written<Member<D, C, "object">>>;
-  /** Changes an object by a merge patch (RFC 7396), or an array by JSON Patch (RFC 6902); with `upsert` it may be new. */
+  /** Patches an object by a merge patch (RFC 7396), or by an array, a JSON Patch (RFC 6902); `upsert` creates it. */
   patch<C extends Name<D>>(
     className: C,
     id: string,
     changes: Member<D, C, "patch"> | JsonPatch,
     how?: WriteOptions & { upsert?: boolean },
   ): Promise<Written<Partial<Member<D, C, "object">>>>;
-  /** Changes an object by operators that its store applies: `{ stock: { inc: -1 } }`; with `upsert` it may be new. */
+  /** Changes an object by operators that its store applies: `{ stock: { inc: -1 } }`; `upsert` creates it if absent. */
   update<C extends Name<D>>(
     className: C,
     id: string,
     operators: Member<D, C, "operators">,
     how?: WriteOptions & { upsert?: boolean },
   ): Promise<Written<Partial<Member<D, C, "object">>>>;
-  /** Changes the object that has the values of a unique constraint, or creates it with them; a patch is as in `patch`. */
+  /** Patches the object with the values of a unique key, or creates it with them; see `patch`. */
   patchBy<C extends Name<D>>(
     className: C,
     key: Member<D, C, "patch">,
     changes: Member<D, C, "patch"> | JsonPatch,
     how?: WriteOptions,
   ): Promise<Written<Partial<Member<D, C, "object">>>>;
-  /** Changes the object that has the values of a unique constraint by operators, or creates it. */
+  /** Changes the object with the values of a unique key by operators, or creates it. */
   updateBy<C extends Name<D>>(
     className: C,
     key: Member<D, C, "patch">,
@@ -197,7 +197,7 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
     id: string,
     how?: WriteOptions & { fields?: Fields<D, C>[] },
   ): Promise<Written<null>>;
-  /** Changes all objects that meet a condition, each by itself; a patch is as in `patch`. */
+  /** Patches all objects that meet a condition, each in its own write; see `patch`. */
   patchWhere<C extends Name<D>>(
     className: C,
     where: Where,
@@ -214,30 +214,30 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
   /** Deletes all objects that meet a condition. */
   deleteWhere(className: Name<D>, where: Where, how?: WriteAllOptions): Promise<WriteSummary>;
   /**
-   * A page of a query, which is as in a body (docs/queries.md). What an aggregate, a join or `fields` make of an
-   * item is the caller's to say: `const page: Page<{ n: number }> = await …`.
+   * Returns a page of a query, given as in a request body (docs/queries.md). The caller declares the type of the
+   * items of an aggregate, a join or `fields`: `const page: Page<{ n: number }> = await …`.
    */
   query<C extends Name<D>, T = Member<D, C, "object">>(
     className: C,
     query?: object,
     how?: { freshness?: Freshness },
   ): Promise<Page<T>>;
-  /** The objects of all pages, each page requested when it is needed. */
+  /** Yields the objects of all pages; requests each page when it is needed. */
   iterate<C extends Name<D>, T = Member<D, C, "object">>(
     className: C,
     query?: object,
     how?: { freshness?: Freshness },
   ): AsyncGenerator<T>;
-  /** Each takes effect, or fails, by itself. */
+  /** Runs operations that succeed or fail independently. */
   batch(operations: Operation[], how?: { idempotencyKey?: string }): Promise<OperationResult[]>;
-  /** All or none: of none if a resource of `reads` has changed. */
+  /** Runs all operations or none: none if a resource of `reads` has changed. */
   commit(
     operations: Operation[],
     how?: { reads?: { class: string; id: string; etag: string | null }[]; idempotencyKey?: string },
   ): Promise<OperationResult[]>;
   /**
-   * Changes as they happen, until `signal` is aborted. After a lost connection it goes on where it was; a
-   * change may come again then, with the same `id`. `after` is a position, or `beginning`.
+   * Yields changes as they happen, until `signal` is aborted. After a lost connection the feed resumes at its
+   * position; a change can then be repeated, with the same `id`. `after` is a position, or `beginning`.
    */
   changes(options?: {
     className?: string;
@@ -247,19 +247,19 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
   }): AsyncGenerator<Change>;
 }
 
-/** Every error that the client throws by itself. */
+/** The base of the client's errors. */
 export class PortolanError extends Error {
-  /** Of the write that failed: under this key the same call can be repeated, and takes effect once. */
+  /** The key of the failed write: the same call, repeated under it, takes effect once. */
   idempotencyKey: string | null;
 }
-/** No reply came that can be read; a write may or may not have taken effect. */
+/** No readable reply arrived; a write may or may not have taken effect. */
 export class Unreachable extends PortolanError {}
-/** A reply came that is not the service's. */
+/** The reply is not from the service. */
 export class BrokenReply extends PortolanError {}
-/** The service refused. */
+/** A refusal by the service. */
 export class Problem extends PortolanError {
   status: number;
-  /** One of docs/problems.md, such as `not-found`. */
+  /** A kind of docs/problems.md, such as `not-found`. */
   kind: string;
   detail: string;
   locations: { pointer: string; detail: string }[];

@@ -1,6 +1,6 @@
-// What can go wrong, below PortolanError.
+// The errors of the client, subclasses of PortolanError.
 
-/** Every error that the client throws by itself; the key of a write that failed repeats it safely. */
+/** The base of the client's errors; a failed write can be repeated safely under its idempotency key. */
 export class PortolanError extends Error {
   constructor(message, { idempotencyKey = null, ...options } = {}) {
     super(message, options);
@@ -9,13 +9,13 @@ export class PortolanError extends Error {
   }
 }
 
-/** No reply came that can be read; a write may or may not have taken effect. */
+/** No readable reply arrived; a write may or may not have taken effect. */
 export class Unreachable extends PortolanError {}
 
-/** A reply came that is not the service's: a proxy's page, for example. */
+/** The reply is not from the service: a proxy's page, for example. */
 export class BrokenReply extends PortolanError {}
 
-/** The service refused (RFC 9457); `kind` is one of those of docs/problems.md. */
+/** A refusal by the service (RFC 9457); docs/problems.md lists its kinds. */
 export class Problem extends PortolanError {
   constructor(status, members, { retryAfterS = null, ...options } = {}) {
     const kind = String(members.type ?? "").split("/").pop();
@@ -31,13 +31,13 @@ export class Problem extends PortolanError {
   }
 }
 
-/** Returns the error for a refusal, whose body any proxy on the way may have written. */
+/** Returns the error for a refusal; a proxy may have written its body. */
 export function problemOf(reply) {
   let members = null;
   try {
     members = JSON.parse(reply.text);
   } catch {
-    // A proxy's page: the status says what there is to say.
+    // A proxy's page: only the status counts.
   }
   const isObject = typeof members === "object" && members !== null && !Array.isArray(members);
   const options = { retryAfterS: retryAfterS(reply), idempotencyKey: reply.idempotencyKey };

@@ -1,6 +1,6 @@
-// The client's clock, in seconds that pass, sleep included.
+// The client's monotonic clock, in elapsed seconds, sleep included.
 
-// `performance.now` may stand still in sleep, and `Date.now` may be set back: the larger lead counts.
+// `performance.now` can stop during sleep, and `Date.now` can be set back: the maximum lead counts.
 let lead = 0;
 
 export function elapsed() {

@@ -1,4 +1,4 @@
-// The client's filter: its binary form, and what it contains (docs/sketch-wire.md).
+// The client's filter: decodes its binary form, and tests keys (docs/sketch-wire.md).
 
 import { positions } from "./hash.mjs";
 import { failure } from "./problems.mjs";
@@ -6,10 +6,10 @@ import { failure } from "./problems.mjs";
 const MAGIC = 0x5074536b;
 const VERSION_AND_FAMILY = 0x0101;
 const HEADER_BYTES = 56;
-const SUM_BYTES = 4;
-const MOST_HASHES = 32;
+const CHECKSUM_BYTES = 4;
+const MAX_HASHES = 32;
 const REVALIDATE_ALL = 1;
-const LONGEST_MAP = 2 ** 24;
+const MAX_MAP_BYTES = 2 ** 24;
 
 function crc32(bytes) {
   let crc = -1;
@@ -20,22 +20,22 @@ function crc32(bytes) {
   return ~crc >>> 0;
 }
 
-/** Reads the binary form of a filter; throws if it is broken. */
+/** Decodes a filter; throws if it is broken. */
 export function readFilter(raw) {
   const bytes = new Uint8Array(raw);
   const view = new DataView(raw);
-  const end = raw.byteLength - SUM_BYTES;
+  const end = raw.byteLength - CHECKSUM_BYTES;
   const mapBytes = view.getUint32(52);
   const start = HEADER_BYTES + mapBytes;
   const k = bytes[6];
   const m = view.getUint32(12);
   const revalidateAll = bytes[7];
-  // A flag that is not known here may change what the bits mean.
+  // An unknown flag may change the meaning of the bits.
   const isKnown =
     view.getUint32(0) === MAGIC && view.getUint16(4) === VERSION_AND_FAMILY && revalidateAll <= REVALIDATE_ALL;
-  const isBounded = m && k && k <= MOST_HASHES && mapBytes <= LONGEST_MAP;
-  const isWhole = () => crc32(bytes.subarray(0, end)) === view.getUint32(end) && start + m / 8 === end;
-  if (!isKnown || !isBounded || !isWhole()) throw failure("a broken filter");
+  const isWithinLimits = m && k && k <= MAX_HASHES && mapBytes <= MAX_MAP_BYTES;
+  const isIntact = () => crc32(bytes.subarray(0, end)) === view.getUint32(end) && start + m / 8 === end;
+  if (!isKnown || !isWithinLimits || !isIntact()) throw failure("a broken filter");
   const filter = {
     m,
     k,

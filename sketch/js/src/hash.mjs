@@ -27,14 +27,14 @@ function hashWords(key, seed) {
     for (let i = 0; i < 4; i++) {
       const word = imul(view.getUint32(start + 4 * i, true), MULTIPLIERS[i]);
       state[i] ^= imul(rotateLeft(word, 15 + i), MULTIPLIERS[(i + 1) & 3]);
-      // The tail, which is padded here, is only xored in.
+      // The padded tail is only XORed in.
       if (start + BLOCK_BYTES <= length)
         state[i] = imul(rotateLeft(state[i], 19 - 2 * i) + state[(i + 1) & 3], 5) + ADDENDS[i];
     }
   return mix(mix(state.map((word) => word ^ length)).map(finalise));
 }
 
-/** Returns the bits of a key in a filter of `m` bits: `k` numbers below `m`. */
+/** Returns a key's bit positions in a filter of `m` bits: `k` numbers below `m`. */
 export function positions(key, { m, k, seed }) {
   const [first, second] = hashWords(key, seed);
   const stride = (second >>> 1) | 0x40000001;

@@ -1,14 +1,14 @@
-// Own writes, remembered while anything older may be in use.
+// The client's own writes, recorded while older copies may be in use.
 
-const MOST_KEYS = 1e4;
-const EVERYTHING = "*";
+const MAX_KEYS = 1e4;
+const ALL_KEYS = "*";
 
 /**
- * When objects were last written by this client, as a whole: which groups a write changes only the service
- * knows. A class's name stands for results of its queries.
+ * When this client last wrote to each object. An object counts as a whole: only the service knows which
+ * groups a write changes. The class's name stands for the results of its queries.
  */
 export class OwnWrites {
-  #ended = new Map();
+  #endedAt = new Map();
   #now;
 
   constructor(now) {
@@ -16,16 +16,16 @@ export class OwnWrites {
   }
 
   note(keys) {
-    // Beyond, every key counts as written.
-    for (const key of this.#ended.size > MOST_KEYS ? [EVERYTHING] : keys) this.#ended.set(key, this.#now());
+    // Beyond the limit, every key counts as written.
+    for (const key of this.#endedAt.size > MAX_KEYS ? [ALL_KEYS] : keys) this.#endedAt.set(key, this.#now());
   }
 
-  /** Returns when the last write to a key ended; -1: there was none. */
+  /** Returns when the last write to a key ended; -1 if none. */
   latest(key) {
-    return Math.max(...[EVERYTHING, key].map((each) => this.#ended.get(each) ?? -1));
+    return Math.max(...[ALL_KEYS, key].map((k) => this.#endedAt.get(k) ?? -1));
   }
 
   forgetBefore(time) {
-    for (const [key, ended] of this.#ended) if (ended < time) this.#ended.delete(key);
+    for (const [key, endedAt] of this.#endedAt) if (endedAt < time) this.#endedAt.delete(key);
   }
 }

@@ -8,31 +8,31 @@ import { OwnWrites } from "./own_writes.mjs";
 import { problemOf } from "./problems.mjs";
 import { Reader } from "./reader.mjs";
 import { sender } from "./responses.mjs";
-import { WHOLE, Writer } from "./writer.mjs";
+import { RETURN_OBJECT, Writer } from "./writer.mjs";
 
 export { canonicalQuery } from "./addresses.mjs";
 export { readFilter } from "./filter.mjs";
 export { positions } from "./hash.mjs";
 export { PortolanError } from "./problems.mjs";
 
-const MOST_BYTES = 2 ** 24;
+const DEFAULT_CACHE_BYTES = 2 ** 24;
 
-/** Waits; a timer in Node does not keep the process alive. */
-const timer = (seconds) => new Promise((wake) => setTimeout(wake, seconds * 1e3).unref?.());
+/** Waits; in Node, the timer does not keep the process alive. */
+const timer = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1e3).unref?.());
 
-/** Returns a clock that never shows the same time twice. */
+/** Returns a clock that never returns the same time twice. */
 function strictlyIncreasing(clock) {
   let last = 0;
   return () => (last = Math.max(clock(), last * (1 + 2 ** -52)));
 }
 
 export async function connect(url, database, options = {}) {
-  const { deltaS = 1, mode = "eager", headers, cacheBytes = MOST_BYTES } = options;
+  const { deltaS = 1, mode = "eager", headers, cacheBytes = DEFAULT_CACHE_BYTES } = options;
   const { clock = elapsed, fetch = globalThis.fetch, sleep = timer } = options;
   if (!(deltaS > 0)) throw new RangeError("deltaS must be positive");
   const base = `${url.replace(/\/$/, "")}/v1/${segment(database)}/`;
-  const ending = new AbortController();
-  const { signal } = ending;
+  const closing = new AbortController();
+  const { signal } = closing;
   const stats = { hits: 0, joined: 0, fetches: 0, revalidations: 0, filters: 0, failures: 0, bytes: 0 };
   const now = strictlyIncreasing(clock);
   const send = sender({ base, fetch, headers, signal, stats });
@@ -73,14 +73,14 @@ export async function connect(url, database, options = {}) {
 
     async put(name, id, value, options = {}) {
       const { fields, createOnly } = options;
-      const more = { Prefer: WHOLE, "If-None-Match": createOnly ? "*" : null };
-      return writer.write("PUT", name, [id], objectPath(name, id, fields), options, more, value);
+      const moreHeaders = { Prefer: RETURN_OBJECT, "If-None-Match": createOnly ? "*" : null };
+      return writer.write("PUT", name, [id], objectPath(name, id, fields), options, moreHeaders, value);
     },
 
     async patch(name, id, changes, { form = "merge", ...options } = {}) {
-      const kind = form === "update" ? "vnd.portolan.update" : `${form}-patch`;
-      const more = { Prefer: WHOLE, "Content-Type": `application/${kind}+json` };
-      return writer.write("PATCH", name, [id], objectPath(name, id), options, more, changes);
+      const subtype = form === "update" ? "vnd.portolan.update" : `${form}-patch`;
+      const moreHeaders = { Prefer: RETURN_OBJECT, "Content-Type": `application/${subtype}+json` };
+      return writer.write("PATCH", name, [id], objectPath(name, id), options, moreHeaders, changes);
     },
 
     async delete(name, id, options = {}) {
@@ -88,7 +88,7 @@ export async function connect(url, database, options = {}) {
     },
 
     async post(name, value, options = {}) {
-      const ids = [value].flat().map((each) => each.id);
+      const ids = [value].flat().map(({ id }) => id);
       return writer.write("POST", name, ids, segment(name), options, {}, value);
     },
 
@@ -96,13 +96,13 @@ export async function connect(url, database, options = {}) {
 
     doubt: (name, id) => ownWrites.note([name, `${name}/${id}#`]),
 
-    close: () => ending.abort(),
+    close: () => closing.abort(),
   };
 
-  const keepFresh = async () => {
+  const renewFilter = async () => {
     const pauseS = await keeper.renew();
-    if (mode === "eager") sleep(pauseS).then(() => signal.aborted || keepFresh());
+    if (mode === "eager") sleep(pauseS).then(() => signal.aborted || renewFilter());
   };
-  await keepFresh();
+  await renewFilter();
   return client;
 }

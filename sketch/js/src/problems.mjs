@@ -1,6 +1,6 @@
-// What goes wrong, as exceptions: the problems of docs/problems.md, and the lack of any answer.
+// Exceptions: the problems of docs/problems.md, and missing or broken responses.
 
-/** What went wrong; `status` 0: there was no answer, or a broken one. */
+/** An error of the client or of the service; `status` 0: no response, or a broken one. */
 export class PortolanError extends Error {
   constructor(status, problem, cause) {
     super(problem.detail ?? `status ${status}`, { cause });
@@ -8,14 +8,14 @@ export class PortolanError extends Error {
   }
 }
 
-/** Returns the error of an answer that did not come, or cannot be believed. */
+/** Returns the error for a missing or an invalid response. */
 export const failure = (detail, cause) => new PortolanError(0, { detail }, cause);
 
-/** Returns the error that an answer is. */
+/** Returns the error for a response that is a problem. */
 export function problemOf({ status, body }) {
   let problem;
   try {
     problem = JSON.parse(body);
-  } catch {} // Anything on the way may have written the body.
+  } catch {} // A proxy may have written the body.
   return new PortolanError(status, Object(problem));
 }

@@ -1,13 +1,13 @@
-// How a read is answered: from the client's copy, by any cache on the way, or by the origin.
+// Reads: answered from the client's copy, by any cache on the path, or by the origin.
 
 import { problemOf } from "./problems.mjs";
 
-/** The end of what is shown only while it is young. */
-export const YOUNG = 1;
+/** The expiry of a copy without a TTL, which may be returned while it is young. */
+export const NO_TTL = 1;
 
-const natural = (text) => (/^\d+$/.test(text) ? +text : 0);
+const parseNatural = (text) => (/^\d+$/.test(text) ? +text : 0);
 
-/** Returns an answer as it is kept and shown; throws what the service refused. */
+/** Returns the content that is cached and returned; throws a refusal by the service. */
 export function contentOf(response) {
   if (response.status !== 200 && response.status !== 404) throw problemOf(response);
   const { status, etag, body, source } = response;
@@ -16,7 +16,7 @@ export function contentOf(response) {
 
 export class Reader {
   #requests = new Map();
-  #onSystems = new Set();
+  #strongClasses = new Set();
 
   constructor(send, keeper, copies, ownWrites, now, stats) {
     Object.assign(this, { send, keeper, copies, ownWrites, now, stats });
@@ -24,55 +24,55 @@ export class Reader {
 
   /**
    * Reads a resource.
-   * @param keysOf returns the keys that a filter tests it by, from the groups of its class
-   * @param ownKey what own writes name it by
+   * @param keysOf returns the resource's filter keys from the groups of its class
+   * @param ownKey its key among the own writes
    */
   read(name, path, refresh, keysOf, ownKey) {
     const { copies, keeper, stats } = this;
-    const began = this.now();
-    const filter = keeper.usable(began);
-    if (!filter) keeper.trigger(began);
+    const startedAt = this.now();
+    const filter = keeper.usable(startedAt);
+    if (!filter) keeper.trigger(startedAt);
     const copy = copies.get(path);
     const groups = keeper.last?.groups[name];
     const keys = groups ? keysOf(groups) : [];
-    const isKnown = keys.length && !refresh;
-    const own = this.ownWrites.latest(ownKey);
-    // What was not outdated at this time is within the bound by that alone.
-    const fresh = isKnown ? Math.max(began - keeper.boundS, keeper.wanted) : began;
-    const isAlive = this.#isAlive(copy, began);
-    let floor = Math.max(own, fresh);
+    const allowsCopy = keys.length && !refresh;
+    const ownFloor = this.ownWrites.latest(ownKey);
+    // A copy that was current after this time is within the bound, whatever the filter contains.
+    const youngFloor = allowsCopy ? Math.max(startedAt - keeper.boundS, keeper.refreshedAt) : startedAt;
+    const isLive = this.#isLive(copy, startedAt);
+    let floor = Math.max(ownFloor, youngFloor);
     let isCovered = false;
-    if (filter && isKnown && !keys.some(filter.has)) {
-      // After its expiry caches may hold what is older than what came since.
-      isCovered = (copy?.epoch ?? keeper.epoch) === keeper.epoch && (isAlive || !(copy?.received > filter.generatedAt));
-      floor = Math.max(own, filter.generatedAt);
+    if (filter && allowsCopy && !keys.some(filter.has)) {
+      // After its expiry, caches can hold a version older than a response received since.
+      isCovered = (copy?.epoch ?? keeper.epoch) === keeper.epoch && (isLive || !(copy?.received > filter.generatedAt));
+      floor = Math.max(ownFloor, filter.generatedAt);
     }
-    const isYoung = copy?.since > fresh;
-    if (copy?.knows > own && (isYoung ? isAlive || copy.end === YOUNG : isCovered && isAlive)) {
+    const isYoung = copy?.since > youngFloor;
+    if (copy?.knows > ownFloor && (isYoung ? isLive || copy.expiresUs === NO_TTL : isCovered && isLive)) {
       stats.hits++;
       copies.touch(path, copy);
       return { ...copy, source: "own" };
     }
-    // Any cache on the way may answer, or only the origin, to a request sent after the floor.
-    const plain = isCovered && own < filter.generatedAt && filter;
+    // Any cache on the path may answer a plain request; else only the origin, to a request sent after the floor.
+    const plainFilter = isCovered && ownFloor < filter.generatedAt && filter;
     const running = this.#requests.get(path);
-    if (running?.filter ? running.filter === plain : running?.sent > Math.max(floor, copy?.received ?? 0)) {
+    if (running?.filter ? running.filter === plainFilter : running?.sent > Math.max(floor, copy?.received ?? 0)) {
       stats.joined++;
       return running.answer;
     }
-    return this.#start(name, path, plain, copy);
+    return this.#start(name, path, plainFilter, copy);
   }
 
-  /** Reads a resource that has reached a position of the feed. */
+  /** Reads a resource at or after a position of the feed. */
   async readAtLeast(path, position) {
     const Prefer = `at-least=${position}, max-staleness=${this.keeper.deltaS.toFixed(6)}`;
     this.stats.revalidations++;
     return contentOf(await this.send(path, { "Cache-Control": "no-cache", Prefer }));
   }
 
-  #isAlive(copy, at) {
+  #isLive(copy, at) {
     const { current } = this.keeper;
-    return current && current.timeUs + (at - current.generatedAt) * 1e6 < copy?.end;
+    return current && current.timeUs + (at - current.generatedAt) * 1e6 < copy?.expiresUs;
   }
 
   #start(name, path, filter, copy) {
@@ -88,26 +88,29 @@ export class Reader {
     const { epoch } = this.keeper;
     this.stats[filter ? "fetches" : "revalidations"]++;
     const response = await this.#request(name, path, filter, copy);
-    const held = response.status === 304 && copy;
-    const since = filter ? filter.generatedAt : this.#givenAfter(response, sent);
-    const end = response.noStore ? (held.end ? YOUNG : 0) : natural(response.header("portolan-expires"));
-    const answer = { ...(held || contentOf(response)), source: response.source, epoch, since, knows: since, end };
-    this.copies.put(path, response.noStore && !held ? { ...answer, body: null } : answer);
+    const confirmed = response.status === 304 && copy;
+    const since = filter ? filter.generatedAt : this.#currentAfter(response, sent);
+    const expiresUs = response.noStore
+      ? (confirmed.expiresUs ? NO_TTL : 0)
+      : parseNatural(response.header("portolan-expires"));
+    const { source } = response;
+    const answer = { ...(confirmed || contentOf(response)), source, epoch, since, knows: since, expiresUs };
+    this.copies.put(path, response.noStore && !confirmed ? { ...answer, body: null } : answer);
     return answer;
   }
 
   async #request(name, path, filter, copy) {
-    // With a condition of ours a cache would forward it to the origin.
+    // A conditional request would be forwarded to the origin by caches.
     const headers = filter ? {} : { "Cache-Control": "no-cache", "If-None-Match": copy?.body && copy.etag };
-    const Prefer = this.#onSystems.has(name) ? "consistency=strong" : null;
+    const Prefer = this.#strongClasses.has(name) ? "consistency=strong" : null;
     const response = await this.send(path, { ...headers, Prefer }, filter && { cache: "default" });
     if (Prefer || !response.header("portolan-staleness")) return response;
-    this.#onSystems.add(name); // The age of a materialised view is bounded by the schema alone.
+    this.#strongClasses.add(name); // Only the schema bounds the age of a materialised view.
     return this.#request(name, path, filter, copy);
   }
 
-  /** Returns the time after which an answer meant for the origin was given. */
-  #givenAfter(response, sent) {
+  /** Returns a time at which the response to a request for the origin was still current. */
+  #currentAfter(response, sent) {
     if (response.source === "origin") return sent;
     return sent - (response.header("age") ? response.cachedS : Infinity);
   }

@@ -1,19 +1,19 @@
-// One request, and what its answer says of itself.
+// Sends requests, and interprets the header fields of their responses.
 
 import { failure } from "./problems.mjs";
 
-const defined = (object) => Object.fromEntries(Object.entries(object).filter(([, v]) => v != null));
+const withoutNulls = (object) => Object.fromEntries(Object.entries(object).filter(([, v]) => v != null));
 
-/** The service's own hits are its own word: they came from no cache on the way. */
-const isHitOnTheWay = (status) =>
+/** Whether a shared cache reports a hit; a hit of the service itself comes from no cache on the path. */
+const isSharedHit = (status) =>
   status.split(",").some((cache) => /^(?!\s*portolan\s*;).*;\s*hit\s*(;|$)/i.test(cache));
 
-/** Returns a function that sends requests below an address. */
-export function sender({ base, fetch, headers: always, signal, stats }) {
+/** Returns a function that sends requests below a base address. */
+export function sender({ base, fetch, headers: defaults, signal, stats }) {
   return async (path, headers, init) => {
     try {
-      const all = defined({ ...always, ...headers });
-      const response = await fetch(base + path, { cache: "no-store", ...init, headers: all, signal });
+      const allHeaders = withoutNulls({ ...defaults, ...headers });
+      const response = await fetch(base + path, { cache: "no-store", ...init, headers: allHeaders, signal });
       const raw = await response.arrayBuffer();
       const header = (name) => response.headers.get(name) ?? "";
       const age = header("age");
@@ -25,16 +25,16 @@ export function sender({ base, fetch, headers: always, signal, stats }) {
         noStore,
         raw,
         status: response.status,
-        // The body is decoded; what has the tag of a coding is the same version.
+        // The body is decoded; a tag with the suffix of a coding names the same version.
         etag: header("etag").replace(/-gzip"$/, '"') || null,
         body: new TextDecoder().decode(raw),
-        // How long it may have lain in caches. Proxies put `Via` and `Age: 0` on what they pass
-        // through, too; what no cache may keep was in none.
+        // The maximum time in caches. Proxies also add `Via` and `Age: 0` to responses that they only
+        // forward; a no-store response was in no cache.
         cachedS: seconds || (!noStore && (age || header("via"))) ? seconds + 1 : 0,
-        source: seconds || isHitOnTheWay(header("cache-status")) ? "shared" : "origin",
+        source: seconds || isSharedHit(header("cache-status")) ? "shared" : "origin",
       };
     } catch (cause) {
-      throw failure(`no answer: ${cause}`, cause);
+      throw failure(`no response: ${cause}`, cause);
     }
   };
 }

@@ -1,9 +1,9 @@
-// Writes: sent to the service, remembered, and kept where the answer is the whole object.
+// Writes: sent to the service, recorded, and cached if the response is the whole object.
 
 import { problemOf } from "./problems.mjs";
-import { YOUNG } from "./reader.mjs";
+import { NO_TTL } from "./reader.mjs";
 
-export const WHOLE = "return=representation";
+export const RETURN_OBJECT = "return=representation";
 
 export class Writer {
   constructor(send, keeper, copies, ownWrites, now) {
@@ -13,7 +13,7 @@ export class Writer {
   /**
    * Sends a write.
    * @param ids the objects it writes to
-   * @param options `ifMatch`, `idempotencyKey`, and `touches`: the keys it writes to, if they are others
+   * @param options `ifMatch`, `idempotencyKey`, and `touches`: the keys it writes to, if not those of `ids`
    */
   async write(method, name, ids, path, options, moreHeaders, value) {
     const { keeper } = this;
@@ -28,14 +28,16 @@ export class Writer {
     try {
       response = await this.send(path, headers, { method, body: JSON.stringify(value) });
     } finally {
-      // Whatever came of it: it may have taken effect.
+      // Even a failed write may have taken effect.
       this.ownWrites.note(options.touches ?? [name, ...ids.map((id) => `${name}/${id}#`)]);
     }
     if (response.status >= 400) throw problemOf(response);
     const { header, etag, body } = response;
-    const isWhole = moreHeaders?.Prefer && header("preference-applied").includes(WHOLE);
-    if (isWhole && etag && keeper.last?.groups[name])
-      this.copies.put(path, { status: 200, etag, body, since, knows: this.now(), end: YOUNG, epoch: keeper.epoch });
+    const hasObject = moreHeaders?.Prefer && header("preference-applied").includes(RETURN_OBJECT);
+    if (hasObject && etag && keeper.last?.groups[name])
+      this.copies.put(path, {
+        status: 200, etag, body, since, knows: this.now(), expiresUs: NO_TTL, epoch: keeper.epoch,
+      });
     return {
       value: body ? JSON.parse(body) : null,
       etag,

@@ -58,11 +58,11 @@ async def test_a_reader_sees_its_own_objects_without_their_plan(
     path = f"/data?database={drafts}&class=drafts"
     page = await running.admin.get(path, headers=await key_of(running, "ada", "read"))
     assert all(f">{text}</a>" in page.text for text in TEXTS)
-    assert "The plan is shown to those who may read all objects of drafts" in page.text
+    assert "The plan reveals the number of objects of drafts" in page.text
     page = await running.admin.get(path, headers=await key_of(running, "bob", "read"))
     assert not any(f">{text}</a>" in page.text for text in TEXTS)
     page = await running.admin.get(path, headers=await operator_headers(running))
-    assert "The whole plan" in page.text
+    assert "Full plan" in page.text
 
 
 async def test_a_wrong_query_of_such_a_class_has_its_own_problem(

@@ -47,7 +47,7 @@ async def test_another_name_drops_nothing(
     form = {"database": database, "version": "1", "name": typed.format(database)}
     refused = await admin.post("/schema/drop", data=form)
     assert refused.status_code == 200, "like every form that is shown with an error"
-    assert "That is not its name; nothing was dropped." in refused.text
+    assert "The name does not match; nothing was dropped." in refused.text
     assert await mediator.mediator.control.stored_schema(database)
 
 

@@ -179,7 +179,7 @@ async def test_operators_drain_with_the_api_and_the_page(own: Service) -> None:
         assert_problem(await admin.get("/admin/v1/systems/nowhere/moves"), 404, "not-found")
         page = await admin.get("/systems?system=redis")
         assert "End the drain" in page.text
-        assert "Where it would be without redis" in page.text
+        assert "Placement without redis" in page.text
         form = {"use": "suspended", "seen": "draining"}
         suspended = await admin.post("/systems/redis/use", data=form)
         assert suspended.status_code == 303, suspended.text

@@ -112,12 +112,12 @@ async def test_a_template_with_an_undefined_name_is_an_error(tmp_path: Path) -> 
 
 
 async def test_the_overview_shows_energy_where_powers_are_stated() -> None:
-    assert "stated powers" not in (await get(Plane(), path="/")).text
+    assert "stated power" not in (await get(Plane(), path="/")).text
     plane = Plane()
     plane.energy = Energy(service=StatedPowers(idle_w=20.0, peak_w=60.0))
     text = (await get(plane, path="/")).text
     assert "20.0 to 60.0 W" in text
-    assert "nothing is measured with a meter" in text
+    assert "states the power; it is not measured" in text
 
 
 async def test_the_overview_shows_which_step_of_a_committed_write_is_refused() -> None:
@@ -137,7 +137,7 @@ async def test_the_overview_counts_all_violations_and_lists_the_latest() -> None
             ]
 
     text = (await get(Violated(), path="/")).text
-    assert "<strong>15</strong><span>violations of late</span>" in text
+    assert "<strong>15</strong><span>recent violations</span>" in text
     assert text.count("articles.f") == 12
     assert "The first 12 of 15." in text
 

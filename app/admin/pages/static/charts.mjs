@@ -1,16 +1,15 @@
-// Charts: bars and lines from the table with the same figures, and a line of the rate of a live
-// figure.
+// Charts: bars and lines from the table with the same figures, and the rate of a live total as a line.
 const { uPlot } = globalThis;
 const HEIGHT = 220;
-const drawn = new Map();
+const charts = new Map();
 const MAX_POINTS = 400;
-const SOON_S = 1;
+const MIN_INTERVAL_S = 1;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const axis = (more = {}) => ({ stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ...more });
+const axis = (options = {}) => ({ stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ...options });
 const width = (element) => Math.max(200, element.clientWidth);
 
-function counted(element) {
+function barData(element) {
   const rows = [...document.querySelectorAll(`#${element.dataset.bars} tbody tr`)];
   const labels = rows.map((row) => row.cells[0].textContent);
   const counts = rows.map((row) => Number(row.cells[1].textContent.replaceAll(",", "")));
@@ -18,71 +17,71 @@ function counted(element) {
 }
 
 function bars(element) {
-  const { labels, data } = counted(element);
+  const { labels, data } = barData(element);
   return new uPlot({
     width: width(element), height: HEIGHT, legend: { show: false }, cursor: { show: false },
-    scales: { x: { time: false, range: [-0.6, labels.length - 0.4] }, y: { range: (_, __, most) => [0, most || 1] } },
-    axes: [axis({ values: (_, at) => at.map((n) => labels[n] ?? ""), splits: () => labels.map((_, n) => n), rotate: -45, size: 60 }), axis()],
+    scales: { x: { time: false, range: [-0.6, labels.length - 0.4] }, y: { range: (_, __, maximum) => [0, maximum || 1] } },
+    axes: [axis({ values: (_, splits) => splits.map((n) => labels[n] ?? ""), splits: () => labels.map((_, n) => n), rotate: -45, size: 60 }), axis()],
     series: [{}, { fill: colour("--accent"), stroke: colour("--accent"), paths: uPlot.paths.bars({ size: [0.7, 60] }), points: { show: false } }],
   }, data, element);
 }
 
 function lines(element, data) {
-  const first = { stroke: colour("--accent"), width: 2, fill: colour("--line") };
+  const firstSeries = { stroke: colour("--accent"), width: 2, fill: colour("--line") };
   return new uPlot({
     width: width(element), height: HEIGHT, legend: { show: false }, cursor: { show: false },
-    scales: { y: { range: (_, __, most) => [0, most || 1] } },
+    scales: { y: { range: (_, __, maximum) => [0, maximum || 1] } },
     axes: [axis(), axis()],
-    series: [{}, first, { stroke: colour("--bad"), width: 2 }].slice(0, data.length),
+    series: [{}, firstSeries, { stroke: colour("--bad"), width: 2 }].slice(0, data.length),
   }, data, element);
 }
 
-/** The columns of a table whose rows have times; an empty cell is a gap. */
+/** Returns the times of a table's rows, and its columns; an empty cell is a gap. */
 function columns({ dataset }) {
   const rows = [...document.querySelectorAll(`#${dataset.series} tbody tr[data-at]`)];
-  const of = (column) => rows.map(({ cells }) => (cells[column].textContent ? Number(cells[column].textContent) : null));
-  return [rows.map((row) => Number(row.dataset.at)), ...dataset.columns.split(" ").map(of)];
+  const values = (column) => rows.map(({ cells }) => (cells[column].textContent ? Number(cells[column].textContent) : null));
+  return [rows.map((row) => Number(row.dataset.at)), ...dataset.columns.split(" ").map(values)];
 }
 
-/** Rates of a refreshed total, from one reading to the next. */
+/** Charts the rate of a refreshed total, between successive samples. */
 function follow(element) {
-  const seen = [[], []];
-  let before = null;
-  const look = () => {
+  const points = [[], []];
+  let previous = null;
+  const sample = () => {
     const total = Number(document.getElementById(element.dataset.rate).dataset.total);
     const now = Date.now() / 1000;
-    if (before && now - before.now < SOON_S) return; // another region was renewed
-    if (before) {
-      seen[0].push(now);
-      seen[1].push(Math.max(0, (total - before.total) / (now - before.now)));
-      seen.forEach((each) => each.splice(0, each.length - MAX_POINTS));
+    if (previous && now - previous.now < MIN_INTERVAL_S) return; // the event is of another region
+    if (previous) {
+      points[0].push(now);
+      points[1].push(Math.max(0, (total - previous.total) / (now - previous.now)));
+      points.forEach((column) => column.splice(0, column.length - MAX_POINTS));
     }
-    before = { total, now };
+    previous = { total, now };
   };
-  look();
-  addEventListener("portolan:renewed", () => { look(); drawn.get(element)?.setData(seen); });
-  return () => lines(element, seen);
+  sample();
+  addEventListener("portolan:renewed", () => { sample(); charts.get(element)?.setData(points); });
+  return () => lines(element, points);
 }
 
 addEventListener("portolan:renewed", () => {
-  for (const [element, chart] of drawn) {
-    if (element.dataset.bars) chart.setData(counted(element).data);
+  for (const [element, chart] of charts) {
+    if (element.dataset.bars) chart.setData(barData(element).data);
     if (element.dataset.series) chart.setData(columns(element));
   }
 });
 
-const makers = new Map();
+const factories = new Map();
 for (const element of document.querySelectorAll(".chart")) {
   const { rate, series } = element.dataset;
-  makers.set(element, rate ? follow(element) : () => (series ? lines(element, columns(element)) : bars(element)));
+  factories.set(element, rate ? follow(element) : () => (series ? lines(element, columns(element)) : bars(element)));
 }
 
 function draw() {
-  for (const [element, make] of makers) {
-    drawn.get(element)?.destroy();
-    drawn.set(element, make());
+  for (const [element, create] of factories) {
+    charts.get(element)?.destroy();
+    charts.set(element, create());
   }
 }
 draw();
 addEventListener("portolan:theme", draw);
-addEventListener("resize", () => drawn.forEach((chart, element) => chart.setSize({ width: width(element), height: HEIGHT })));
+addEventListener("resize", () => charts.forEach((chart, element) => chart.setSize({ width: width(element), height: HEIGHT })));

@@ -1,3 +1,3 @@
-// Before the first paint, so that nothing flashes: the theme that was chosen here, else the system's.
-const chosen = localStorage.getItem("theme");
-if (chosen) document.documentElement.dataset.theme = chosen;
+// Runs before the first paint, so nothing flashes: the theme chosen in this browser, else the system's.
+const storedTheme = localStorage.getItem("theme");
+if (storedTheme) document.documentElement.dataset.theme = storedTheme;

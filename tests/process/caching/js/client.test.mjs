@@ -1,4 +1,4 @@
-// The JavaScript client in exact schedules and virtual time.
+// The JavaScript client under exact schedules, in virtual time.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { connect, PortolanError } from "../../../../sketch/js/portolan.mjs";
@@ -17,10 +17,10 @@ async function setUp(options = {}) {
   return { origin, client, title };
 }
 
-const forced = (origin) => origin.reads().at(-1).headers["Cache-Control"] === "no-cache";
-const nextTick = () => new Promise((resume) => setImmediate(resume));
+const bypassedCaches = (origin) => origin.reads().at(-1).headers["Cache-Control"] === "no-cache";
+const flushTasks = () => new Promise((resume) => setImmediate(resume));
 
-test("a copy is reused until its end, though its max-age is zero", async () => {
+test("a copy is reused until its expiry, although its max-age is zero", async () => {
   const { origin, title } = await setUp();
   origin.ttl = 5;
   assert.deepEqual(await title(), ["old", "origin"]);
@@ -42,7 +42,7 @@ test("plain requests have no header that makes a cache forward them", async () =
   }
 });
 
-test("a key in the filter is revalidated to the origin, once for each filter", async () => {
+test("a key in the filter is revalidated at the origin, once per filter", async () => {
   const { origin, client, title } = await setUp();
   await title();
   origin.write("articles/a1", "new");
@@ -50,22 +50,22 @@ test("a key in the filter is revalidated to the origin, once for each filter", a
   await client.refreshFilter();
   assert.deepEqual(await title(), ["new", "origin"]);
   assert.equal(origin.reads().at(-1).cache, "no-store");
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
   assert.deepEqual(await title(), ["new", "own"]);
   await client.refreshFilter();
   assert.deepEqual(await title(), ["new", "origin"]);
   assert.equal(origin.reads().at(-1).headers["If-None-Match"], '"j1.main:2"');
 });
 
-test("the age of a filter counts from its request", async () => {
+test("the age of a filter starts at its request", async () => {
   const { origin, client, title } = await setUp();
   await title();
-  const pause = origin.hold("/sketch", "read");
+  const gate = origin.hold("/sketch", "read");
   const refreshing = client.refreshFilter();
-  await pause.reached;
+  await gate.reached;
   origin.write("articles/a1", "new");
   origin.advance(6);
-  pause.open();
+  gate.open();
   await refreshing;
   assert.deepEqual(await title(), ["old", "own"]);
   origin.advance(5);
@@ -75,11 +75,11 @@ test("the age of a filter counts from its request", async () => {
 test("the sketch's clock is estimated from the request of the filter", async () => {
   const { origin, client, title } = await setUp();
   origin.ttl = 5;
-  const pause = origin.hold("/sketch", "read");
+  const gate = origin.hold("/sketch", "read");
   const refreshing = client.refreshFilter();
-  await pause.reached;
+  await gate.reached;
   origin.advance(3);
-  pause.open();
+  gate.open();
   await refreshing;
   await title();
   origin.advance(5);
@@ -88,9 +88,9 @@ test("the sketch's clock is estimated from the request of the filter", async () 
 
 test("the age header of a filter counts, with a second of rounding", async () => {
   const origin = new Origin();
-  origin.extra = { age: "8" };
+  origin.extraHeaders = { age: "8" };
   const { title } = await setUp({ origin });
-  origin.extra = {};
+  origin.extraHeaders = {};
   await title();
   origin.advance(0.9);
   assert.deepEqual(await title(), ["old", "own"]);
@@ -100,7 +100,7 @@ test("the age header of a filter counts, with a second of rounding", async () =>
 
 test("a proxy that passes filters through does not age them", async () => {
   const origin = new Origin();
-  origin.extra = { age: "0", via: "1.1 proxy" };
+  origin.extraHeaders = { age: "0", via: "1.1 proxy" };
   const { title } = await setUp({ origin, deltaS: 1 });
   await title();
   assert.deepEqual(await title(), ["old", "own"]);
@@ -117,7 +117,7 @@ test("a 304 renews the age of a filter", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a 304 has the sketch's time as well", async () => {
+test("a 304 also updates the sketch's time", async () => {
   const { origin, client, title } = await setUp();
   origin.ttl = 15;
   await title();
@@ -129,7 +129,7 @@ test("a 304 has the sketch's time as well", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a filter may be valid for less than the bound", async () => {
+test("the validity of a filter can be shorter than the bound", async () => {
   const { origin, title } = await setUp({ deltaS: 500 });
   await title();
   origin.advance(9.9);
@@ -139,7 +139,7 @@ test("a filter may be valid for less than the bound", async () => {
 });
 
 /** Puts a cache before an origin that stores filters, sends no age, and ignores `no-cache`. */
-function storing(origin) {
+function filterCache(origin) {
   const { fetch } = origin, stored = [];
   const cache = { index: null };
   origin.fetch = async (url, init) => {
@@ -150,14 +150,14 @@ function storing(origin) {
   return cache;
 }
 
-test("a filter older than the one before is refused", async () => {
-  const origin = new Origin(), cache = storing(origin);
+test("a filter older than its predecessor is refused", async () => {
+  const origin = new Origin(), cache = filterCache(origin);
   const { client, title } = await setUp({ origin });
   await title();
   origin.advance(5);
   await client.refreshFilter();
   cache.index = 0;
-  for (let round = 0; round < 3; round++) await assert.rejects(client.refreshFilter(), /older/);
+  for (let i = 0; i < 3; i++) await assert.rejects(client.refreshFilter(), /older/);
   origin.advance(11);
   assert.deepEqual(await title(), ["old", "origin"], "the newer filter is too old by now");
   cache.index = null;
@@ -173,8 +173,8 @@ test("filters of a clock that was set back are used", async () => {
   await client.refreshFilter();
   const filters = () => origin.requests.filter(({ url }) => url.endsWith("/sketch"));
   assert.equal(filters().at(-1).headers["Cache-Control"], "no-cache");
-  assert.deepEqual(await title(), ["old", "origin"], "copies from before are not covered");
-  for (let round = 0; round < 3; round++) {
+  assert.deepEqual(await title(), ["old", "origin"], "earlier copies are not covered");
+  for (let i = 0; i < 3; i++) {
     origin.advance(9);
     assert.deepEqual(await title(), ["old", "own"]);
     await client.refreshFilter();
@@ -183,7 +183,7 @@ test("filters of a clock that was set back are used", async () => {
 });
 
 for (const skew of [-3600, -30])
-  test(`a copy that had expired does not revive when the clock is set back by ${-skew} s`, async () => {
+  test(`an expired copy stays expired when the clock is set back by ${-skew} s`, async () => {
     const { origin, client, title } = await setUp();
     await title();
     origin.write("articles/a1", "new");
@@ -194,7 +194,7 @@ for (const skew of [-3600, -30])
     assert.deepEqual(await title(), ["new", "origin"]);
   });
 
-test("a clock that drifts was not set back", async () => {
+test("a drifting clock does not count as set back", async () => {
   const { origin, client, title } = await setUp();
   await title();
   origin.advance(9);
@@ -204,120 +204,120 @@ test("a clock that drifts was not set back", async () => {
 });
 
 for (const stage of ["arrived", "read"])
-  test(`the clock was not set back because a filter was late when it ${stage}`, async () => {
+  test(`a late filter does not count as a clock that was set back: ${stage}`, async () => {
     const { origin, client, title } = await setUp();
     await title();
-    for (let round = 0; round < 2; round++) {
-      const pause = origin.hold("/sketch", stage), late = client.refreshFilter();
-      await pause.reached;
+    for (let i = 0; i < 2; i++) {
+      const gate = origin.hold("/sketch", stage), refreshing = client.refreshFilter();
+      await gate.reached;
       origin.advance(3);
-      pause.open();
-      await late;
+      gate.open();
+      await refreshing;
       await client.refreshFilter();
     }
     assert.deepEqual(await title(), ["old", "own"]);
   });
 
-test("a filter that was overtaken does not replace the one requested after it", async () => {
+test("an overtaken filter does not replace a filter requested after it", async () => {
   const { origin, client, title } = await setUp();
   await title();
   const early = origin.hold("/sketch", "read"), overtaken = client.refreshFilter();
   await early.reached;
   await client.refreshFilter();
-  const repeated = origin.hold("/sketch", "read");
+  const retry = origin.hold("/sketch", "read");
   early.open();
-  await repeated.reached;
+  await retry.reached;
   origin.write("articles/a1", "new");
   await client.refreshFilter();
-  repeated.open();
+  retry.open();
   await assert.rejects(overtaken, /older/);
   assert.deepEqual(await title(), ["new", "origin"]);
 });
 
-test("in lazy mode the read revalidates while the filter is requested", async () => {
+test("in lazy mode a read is revalidated while the filter is requested", async () => {
   const { origin, title } = await setUp();
   await title();
   origin.advance(11);
-  const pause = origin.hold("/sketch");
+  const gate = origin.hold("/sketch");
   assert.deepEqual(await title(), ["old", "origin"]);
-  assert.ok(forced(origin));
-  pause.open();
-  await nextTick();
+  assert.ok(bypassedCaches(origin));
+  gate.open();
+  await flushTasks();
   assert.deepEqual(await title(), ["old", "own"]);
 });
 
 test("in eager mode reads never find an old filter", async () => {
   const { origin, title, client } = await setUp({ mode: "eager", deltaS: 1 });
   await title();
-  for (let round = 0; round < 20; round++) {
+  for (let i = 0; i < 20; i++) {
     origin.advance(0.45);
     origin.advance(0.45);
-    await nextTick();
+    await flushTasks();
     assert.deepEqual(await title(), ["old", "own"]);
   }
   client.close();
 });
 
-test("in eager mode filters are renewed before they are invalid", async () => {
+test("in eager mode filters are renewed before they become invalid", async () => {
   const { origin, title, client } = await setUp({ mode: "eager", deltaS: 500 });
   await title();
-  for (let round = 0; round < 5; round++) {
+  for (let i = 0; i < 5; i++) {
     origin.advance(9.1);
-    await nextTick();
+    await flushTasks();
     origin.advance(0.8);
     assert.deepEqual(await title(), ["old", "own"]);
   }
   client.close();
 });
 
-test("in eager mode a filter that failed is requested again within the validity", async () => {
+test("in eager mode a failed filter request is retried within the validity", async () => {
   const { origin, client } = await setUp({ mode: "eager", deltaS: 500 });
   origin.filterStatus = 503;
   origin.advance(9.1);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.failures, 1);
   origin.filterStatus = 200;
   origin.advance(5.1);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.filters, 2);
   client.close();
 });
 
-test("filters that are valid for no time are not requested without a pause", async () => {
+test("filters with a validity of zero are requested with pauses", async () => {
   const origin = new Origin();
   origin.validForMs = 0;
   const { client } = await setUp({ origin, mode: "eager" });
-  for (let round = 0; round < 20; round++) {
+  for (let i = 0; i < 20; i++) {
     origin.advance(0.01);
-    await nextTick();
+    await flushTasks();
   }
   assert.ok(client.stats.filters <= 4);
   client.close();
 });
 
-test("a key in the filter does not join an older request, and is not undone by it", async () => {
+test("a read of a key in the filter does not join an older request, and is not undone by it", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/a1", "read");
+  const gate = origin.hold("/a1", "read");
   const slow = title();
-  await pause.reached;
+  await gate.reached;
   origin.write("articles/a1", "new");
   await client.refreshFilter();
   assert.deepEqual(await title(), ["new", "origin"]);
-  pause.open();
+  gate.open();
   assert.deepEqual(await slow, ["old", "origin"]);
   assert.deepEqual(await title(), ["new", "own"]);
 });
 
-test("a read by a newer filter does not join a request sent by an older one", async () => {
+test("a read under a newer filter does not join a request sent under an older filter", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/a1", "read");
+  const gate = origin.hold("/a1", "read");
   const slow = title();
-  await pause.reached;
+  await gate.reached;
   origin.advance(9);
   await client.refreshFilter();
   await title();
   assert.equal(origin.reads().length, 2);
-  pause.open();
+  gate.open();
   await slow;
 });
 
@@ -330,31 +330,31 @@ test("reads share a request that is fresh enough for them", async () => {
   assert.equal(origin.reads().length, 3, "strong reads join nothing");
 });
 
-test("a copy younger than the bound is used though the filter names it", async () => {
+test("a copy younger than the bound is used although the filter contains it", async () => {
   const { origin, client, title } = await setUp();
   origin.advance(7);
   assert.deepEqual(await title({ refresh: true }), ["old", "origin"]);
   origin.write("articles/a1", "new");
   origin.advance(4);
   assert.deepEqual(await title(), ["old", "own"]);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.filters, 2);
   origin.advance(5.9);
   assert.deepEqual(await title(), ["old", "own"]);
   origin.advance(0.2);
   assert.deepEqual(await title(), ["new", "origin"]);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
 });
 
 test("a response of a shared cache is as old as the filter", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
   origin.advance(8);
-  origin.extra = { age: "3" };
+  origin.extraHeaders = { age: "3" };
   assert.deepEqual(await title(), ["old", "shared"]);
-  origin.extra = {};
+  origin.extraHeaders = {};
   origin.write("articles/a1", "new");
   origin.advance(1.5);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.filters, 2);
   assert.deepEqual(await title(), ["old", "own"]);
   origin.advance(0.6);
@@ -362,7 +362,7 @@ test("a response of a shared cache is as old as the filter", async () => {
   client.close();
 });
 
-test("a young copy is not used beyond its end by the time of the last filter", async () => {
+test("a young copy is not used beyond its expiry by the clock of the last filter", async () => {
   const { origin, title } = await setUp();
   origin.ttl = 13;
   origin.advance(9);
@@ -370,7 +370,7 @@ test("a young copy is not used beyond its end by the time of the last filter", a
   origin.filterStatus = 503;
   origin.ttl = 12;
   origin.advance(9.9);
-  assert.deepEqual(await title(), ["old", "own"], "the filter is too old for other copies");
+  assert.deepEqual(await title(), ["old", "own"], "the filter is too old for anything but the clock");
   await title({ refresh: true });
   origin.ttl = 1;
   await title({ refresh: true });
@@ -396,13 +396,13 @@ test("an explicitly requested filter is used", async () => {
 
 test("of two explicitly requested filters the later one is used", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/sketch");
+  const gate = origin.hold("/sketch");
   const first = client.refreshFilter();
-  await pause.reached;
+  await gate.reached;
   await title({ refresh: true });
   origin.write("articles/a1", "new");
   await client.refreshFilter();
-  pause.open();
+  gate.open();
   await first;
   assert.deepEqual(await title(), ["new", "origin"]);
 });
@@ -417,7 +417,7 @@ test("an explicitly requested filter that does not arrive changes nothing", asyn
   assert.deepEqual(await title(), ["old", "own"]);
 });
 
-test("without a filter a young copy is used", async () => {
+test("a young copy is used without a filter", async () => {
   const { origin, title } = await setUp();
   origin.advance(9);
   await title({ refresh: true });
@@ -428,16 +428,16 @@ test("without a filter a young copy is used", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a revalidation joins an older one that is young enough", async () => {
+test("a revalidation joins an earlier revalidation that is young enough", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
   origin.stale.add("articles/a1#main");
   origin.advance(9.5);
-  await nextTick();
-  const pause = origin.hold("/a1", "read");
+  await flushTasks();
+  const gate = origin.hold("/a1", "read");
   const first = title();
-  await pause.reached;
+  await gate.reached;
   origin.advance(9.5);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.filters, 3);
   const second = title();
   assert.equal(client.stats.joined, 1);
@@ -445,17 +445,17 @@ test("a revalidation joins an older one that is young enough", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
   assert.equal(client.stats.joined, 1);
   assert.equal(origin.reads().length, 2);
-  pause.open();
+  gate.open();
   await Promise.all([first, second]);
   client.close();
 });
 
-test("a copy confirmed while a write is pending is shown while it is young", async () => {
+test("a copy confirmed during a pending write is returned while it is young", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
   await title();
   origin.stale.add("articles/a1#main");
   origin.advance(9.5);
-  await nextTick();
+  await flushTasks();
   origin.advance(1);
   origin.pending.add("articles/a1");
   assert.deepEqual(await title(), ["old", "origin"]);
@@ -463,17 +463,17 @@ test("a copy confirmed while a write is pending is shown while it is young", asy
   origin.pending.clear();
   origin.stale.clear();
   origin.advance(9);
-  await nextTick();
+  await flushTasks();
   assert.deepEqual(await title(), ["old", "own"]);
   origin.advance(1.1);
-  assert.deepEqual(await title(), ["old", "origin"], "filters no longer cover it");
+  assert.deepEqual(await title(), ["old", "origin"], "filters do not cover it any more");
   client.close();
 });
 
 test("a confirmed uncacheable entry remains uncacheable", async () => {
   const { origin, title } = await setUp();
   origin.pending.add("articles/a1");
-  for (let round = 0; round < 3; round++) assert.deepEqual(await title({ refresh: true }), ["old", "origin"]);
+  for (let i = 0; i < 3; i++) assert.deepEqual(await title({ refresh: true }), ["old", "origin"]);
   assert.deepEqual(await title(), ["old", "origin"]);
   for (const { headers } of origin.reads()) assert.equal(headers["If-None-Match"], undefined);
 });
@@ -490,11 +490,11 @@ test("a response overtaken by a newer one is not used again", async () => {
   late.open();
   assert.deepEqual(await first, ["new", "origin"]);
   early.open();
-  assert.deepEqual(await second, ["old", "origin"], "it began before the first had come");
+  assert.deepEqual(await second, ["old", "origin"], "it was requested before the first response arrived");
   assert.deepEqual(await title(), ["new", "own"]);
 });
 
-test("a read joins no request that was overtaken", async () => {
+test("a read does not join an overtaken request", async () => {
   const { origin, client, title } = await setUp();
   const late = origin.hold("/a1");
   const first = title({ refresh: true });
@@ -507,7 +507,7 @@ test("a read joins no request that was overtaken", async () => {
   late.open();
   assert.deepEqual(await first, ["new", "origin"]);
   const third = title();
-  assert.equal(client.stats.joined, 0, "that request is young enough, but older than the version seen");
+  assert.equal(client.stats.joined, 0, "that response is young enough, but older than a version already returned");
   early.open();
   await second;
   assert.deepEqual(await third, ["new", "origin"]);
@@ -515,16 +515,16 @@ test("a read joins no request that was overtaken", async () => {
 
 test("no shared cache answers after a response newer than the filter that was not cached", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/a1");
+  const gate = origin.hold("/a1");
   const slow = title({ refresh: true });
-  await pause.reached;
+  await gate.reached;
   await client.refreshFilter();
   origin.write("articles/a1", "new");
   origin.pending.add("articles/a1");
-  pause.open();
+  gate.open();
   assert.deepEqual(await slow, ["new", "origin"]);
   assert.deepEqual(await title(), ["new", "origin"]);
-  assert.ok(forced(origin), "caches may hold an older version");
+  assert.ok(bypassedCaches(origin), "caches may hold an older version");
 });
 
 for (const [first, last, newer] of [
@@ -549,25 +549,25 @@ for (const [first, last, newer] of [
     state(first, "first");
     await title({ refresh: true });
     state(last, "last");
-    const pause = origin.hold("/a1", "read");
+    const gate = origin.hold("/a1", "read");
     const slow = title({ refresh: true });
-    await pause.reached;
+    await gate.reached;
     state(first, "first");
     await title({ refresh: true });
-    pause.open();
+    gate.open();
     await slow;
     assert.deepEqual(await title(), newer ? [newer, "own"] : ["first", "origin"]);
   });
 
 test("of two concurrent responses the newer one is as fresh as both", async () => {
   const { origin, title } = await setUp();
-  const pause = origin.hold("/a1");
+  const gate = origin.hold("/a1");
   const slow = title({ refresh: true });
-  await pause.reached;
+  await gate.reached;
   origin.advance(8);
   await title({ refresh: true });
   origin.write("articles/a1", "new");
-  pause.open();
+  gate.open();
   await slow;
   origin.advance(9);
   origin.filterStatus = 503;
@@ -576,12 +576,12 @@ test("of two concurrent responses the newer one is as fresh as both", async () =
 
 test("an uncacheable response with the cached version keeps the copy", async () => {
   const { origin, title } = await setUp();
-  const pause = origin.hold("/a1");
+  const gate = origin.hold("/a1");
   const slow = title({ refresh: true });
-  await pause.reached;
+  await gate.reached;
   await title({ refresh: true });
   origin.pending.add("articles/a1");
-  pause.open();
+  gate.open();
   await slow;
   assert.deepEqual(await title(), ["old", "own"]);
 });
@@ -590,19 +590,19 @@ for (const last of ['"j2.main:1"', null])
   test(`a third response does not decide which of two is newer: ${last}`, async () => {
     const { origin, client, title } = await setUp();
     const read = () => title({ refresh: true, missingOk: true });
-    const setTag = (etag) =>
+    const become = (etag) =>
       etag ? origin.objects.set("articles/a1", { title: etag, etag }) : origin.objects.delete("articles/a1");
-    setTag(last);
+    become(last);
     const reads = [];
     for (let n = 0; n < 2; n++) {
-      const pause = origin.hold("/a1", "read");
-      reads.push([pause, read()]);
-      await pause.reached;
+      const gate = origin.hold("/a1", "read");
+      reads.push([gate, read()]);
+      await gate.reached;
     }
-    setTag('"j1.main:5"');
+    become('"j1.main:5"');
     await read();
-    for (const [pause, reading] of reads) {
-      pause.open();
+    for (const [gate, reading] of reads) {
+      gate.open();
       await reading;
     }
     assert.equal((await client.get("articles", "a1")).source, "origin");
@@ -610,12 +610,12 @@ for (const last of ['"j2.main:1"', null])
 
 test("a missing object is missing in both responses", async () => {
   const { origin, client } = await setUp();
-  const none = (readOptions) => client.get("articles", "none", { missingOk: true, ...readOptions });
-  const pause = origin.hold("/none");
+  const none = (options) => client.get("articles", "none", { missingOk: true, ...options });
+  const gate = origin.hold("/none");
   const slow = none({ refresh: true });
-  await pause.reached;
+  await gate.reached;
   await none({ refresh: true });
-  pause.open();
+  gate.open();
   await slow;
   assert.equal((await none()).source, "own");
   const other = origin.hold("/none", "read");
@@ -625,18 +625,18 @@ test("a missing object is missing in both responses", async () => {
   await none({ refresh: true });
   other.open();
   await before;
-  assert.equal((await none()).source, "origin", "it is unknown which one is newer");
+  assert.equal((await none()).source, "origin", "it is unknown which response is newer");
 });
 
 test("a client sees its own write before any filter does", async () => {
   const { origin, client, title } = await setUp();
   await title();
-  const pause = origin.hold("/sketch", "read");
+  const gate = origin.hold("/sketch", "read");
   const refreshing = client.refreshFilter();
-  await pause.reached;
+  await gate.reached;
   const written = await client.put("articles", "a1", { title: "mine" });
   assert.equal(written.position, "p1");
-  pause.open();
+  gate.open();
   await refreshing;
   assert.deepEqual(await title(), ["mine", "origin"]);
   assert.deepEqual(await title(), ["mine", "own"]);
@@ -645,22 +645,22 @@ test("a client sees its own write before any filter does", async () => {
   });
 });
 
-test("reads during an own write may come before it", async () => {
+test("reads during an own write can precede it", async () => {
   const { origin, client, title } = await setUp();
   await title();
-  const pause = origin.hold("/a1");
+  const gate = origin.hold("/a1");
   const writing = client.put("articles", "a1", { title: "mine" });
-  await pause.reached;
+  await gate.reached;
   assert.deepEqual(await title(), ["old", "own"]);
-  pause.open();
+  gate.open();
   await writing;
   assert.deepEqual(await title(), ["mine", "origin"]);
 });
 
-test("the representation of a write is cached while within the bound", async () => {
+test("the representation of a write is cached within the bound", async () => {
   for (const method of ["put", "patch"]) {
     const { origin, client, title } = await setUp();
-    origin.showsWhole = true;
+    origin.returnsObject = true;
     const { etag } = await client[method]("articles", "a1", { title: "mine" });
     origin.advance(9);
     assert.deepEqual(await client.get("articles", "a1"), { value: { title: "mine" }, etag, source: "own" });
@@ -671,28 +671,28 @@ test("the representation of a write is cached while within the bound", async () 
   }
 });
 
-test("the representation of a write expires at the bound, whatever is in the filter", async () => {
+test("the representation of a write expires at the bound, whatever the filter contains", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
-  origin.showsWhole = true;
+  origin.returnsObject = true;
   await client.patch("articles", "a1", { title: "mine" });
   origin.stale.clear();
   origin.advance(9.5);
-  await nextTick();
+  await flushTasks();
   assert.deepEqual(await title(), ["mine", "own"]);
   origin.advance(0.6);
   assert.deepEqual(await title(), ["mine", "origin"]);
-  assert.ok(!forced(origin), "the filter knows of the write");
+  assert.ok(!bypassedCaches(origin), "the filter includes the write");
   client.close();
 });
 
 test("the representation of a write is as old as its request", async () => {
   const { origin, client, title } = await setUp();
-  origin.showsWhole = true;
-  const pause = origin.hold("/a1", "read");
+  origin.returnsObject = true;
+  const gate = origin.hold("/a1", "read");
   const writing = client.patch("articles", "a1", { title: "mine" });
-  await pause.reached;
+  await gate.reached;
   origin.advance(9);
-  pause.open();
+  gate.open();
   await writing;
   origin.write("articles/a1", "new");
   assert.deepEqual(await title(), ["mine", "own"]);
@@ -703,26 +703,26 @@ test("the representation of a write is as old as its request", async () => {
 for (const stage of ["arrived", "read"])
   test(`of two own writes the later one is kept, whichever is answered last: ${stage}`, async () => {
     const { origin, client, title } = await setUp();
-    origin.showsWhole = true;
-    const pause = origin.hold("/a1", stage);
-    const slow = client.patch("articles", "a1", { title: "slow" });
-    await pause.reached;
+    origin.returnsObject = true;
+    const gate = origin.hold("/a1", stage);
+    const patching = client.patch("articles", "a1", { title: "held" });
+    await gate.reached;
     await client.put("articles", "a1", { title: "other" });
     assert.deepEqual(await title(), ["other", "own"]);
-    pause.open();
-    await slow;
-    assert.deepEqual(await title(), [stage === "read" ? "other" : "slow", "own"]);
+    gate.open();
+    await patching;
+    assert.deepEqual(await title(), [stage === "read" ? "other" : "held", "own"]);
   });
 
 test("a newer read during an own write is not hidden by its response", async () => {
   const { origin, client, title } = await setUp();
-  origin.showsWhole = true;
-  const pause = origin.hold("/a1", "read");
+  origin.returnsObject = true;
+  const gate = origin.hold("/a1", "read");
   const writing = client.patch("articles", "a1", { title: "mine" });
-  await pause.reached;
+  await gate.reached;
   origin.write("articles/a1", "theirs");
   assert.deepEqual(await title({ refresh: true }), ["theirs", "origin"]);
-  pause.open();
+  gate.open();
   await writing;
   assert.deepEqual(await title(), ["theirs", "own"], "its version shows that it includes the write");
 });
@@ -737,7 +737,7 @@ test("a write without a whole representation leaves no copy", async () => {
 test("a write to an uncached class is not cached", async () => {
   const origin = new Origin();
   origin.groups = { notes: { main: ["title"] } };
-  origin.showsWhole = true;
+  origin.returnsObject = true;
   const { client, title } = await setUp({ origin, cacheBytes: 400 });
   const note = () => client.get("notes", "n1", { missingOk: true });
   await note();
@@ -748,24 +748,24 @@ test("a write to an uncached class is not cached", async () => {
   assert.equal((await note()).source, "own", "the write did not evict it");
 });
 
-for (const isInFilter of [false, true])
-  test(`a read after an own write joins no request from before it ended: ${isInFilter}`, async () => {
+for (const inFilter of [false, true])
+  test(`a read after an own write joins no request from before it ended: ${inFilter}`, async () => {
     const { origin, client, title } = await setUp();
-    if (isInFilter) origin.stale.add("articles/a1#main");
+    if (inFilter) origin.stale.add("articles/a1#main");
     await client.refreshFilter();
-    const pause = origin.hold("/a1", "read");
+    const gate = origin.hold("/a1", "read");
     const before = title({ refresh: true });
-    await pause.reached;
+    await gate.reached;
     await client.patch("articles", "a1", { title: "mine" });
     const after = title();
     assert.equal(client.stats.joined, 0);
-    pause.open();
+    gate.open();
     assert.deepEqual(await before, ["old", "origin"]);
     assert.deepEqual(await after, ["mine", "origin"]);
     assert.deepEqual(await title(), ["mine", "own"]);
   });
 
-test("too many own writes count as a write of everything, until a filter includes them", async () => {
+test("too many own writes count as writes of all objects, until a filter includes them", async () => {
   const { origin, client } = await setUp();
   const other = async () => (await client.get("articles", "a2", { missingOk: true })).source;
   await other();
@@ -782,25 +782,25 @@ test("too many own writes count as a write of everything, until a filter include
 
 test("the representation of a creation is not used as a query result", async () => {
   const { origin, client } = await setUp({ headers: { Prefer: "return=representation" } });
-  origin.showsWhole = true;
+  origin.returnsObject = true;
   await client.post("articles", { id: "a2", title: "mine" });
   assert.equal((await client.query("articles")).source, "origin");
 });
 
-test("a copy from before an own write is not fresh enough, also when the filter has the write", async () => {
+test("a copy older than an own write is not used, even if the filter includes the write", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
   await title();
   origin.advance(8);
   await title({ refresh: true });
   await client.patch("articles", "a1", { title: "mine" });
   origin.advance(1.5);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.filters, 2);
   assert.deepEqual(await title(), ["mine", "origin"]);
   client.close();
 });
 
-test("own writes survive a change of the groups they were remembered by", async () => {
+test("own writes survive a change of the cache groups", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
   origin.advance(8);
   await title();
@@ -808,14 +808,14 @@ test("own writes survive a change of the groups they were remembered by", async 
   origin.groups = { articles: { head: ["title"], hits: ["hits"] } };
   origin.stale.clear();
   origin.advance(1.5);
-  await nextTick();
+  await flushTasks();
   assert.equal(client.stats.filters, 2);
   assert.deepEqual(await title(), ["mine", "origin"]);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
   client.close();
 });
 
-test("a write is seen in groups that it does not name", async () => {
+test("a write counts for all groups of its object", async () => {
   const { client } = await setUp();
   const hits = async () => (await client.get("articles", "a1", { fields: ["hits"] })).source;
   await hits();
@@ -830,7 +830,7 @@ test("a write is seen in groups that it does not name", async () => {
   }
 });
 
-test("a write to one object leaves the others alone", async () => {
+test("a write to one object does not affect other objects", async () => {
   const { client, title } = await setUp();
   await title();
   await client.patch("articles", "a2", { title: "mine" });
@@ -850,10 +850,10 @@ for (const [kind, damage] of Object.entries({
     origin.damage = damage;
     await assert.rejects(client.refreshFilter(), PortolanError);
     assert.deepEqual(await title(), ["new", "origin"]);
-    assert.ok(forced(origin));
+    assert.ok(bypassedCaches(origin));
   });
 
-test("without filters reads revalidate once the last one is too old", async () => {
+test("without new filters, reads are revalidated once the last filter is too old", async () => {
   const { origin, client, title } = await setUp();
   await title();
   origin.filterStatus = 503;
@@ -863,64 +863,64 @@ test("without filters reads revalidate once the last one is too old", async () =
   assert.deepEqual(await title(), ["old", "origin"]);
   for (const id of ["a2", "a3"]) {
     await client.get("articles", id, { missingOk: true });
-    assert.ok(forced(origin));
-    await nextTick();
+    assert.ok(bypassedCaches(origin));
+    await flushTasks();
   }
   assert.equal(client.stats.failures, 2, "the filter is not requested at every read");
 });
 
-test("another generation, or another map, revalidates every copy", async () => {
+test("a new generation, or a new map, causes every copy to be revalidated", async () => {
   const { origin, client, title } = await setUp();
   await title();
   origin.generation = 2;
   await client.refreshFilter();
   assert.deepEqual(await title(), ["old", "origin"]);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
   origin.groups = { articles: { main: ["title", "hits"] } };
   await client.refreshFilter();
   assert.deepEqual(await title(), ["old", "origin"]);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
 });
 
 test("a copy confirmed during a change of generation is revalidated", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/sketch");
+  const gate = origin.hold("/sketch");
   const refreshing = client.refreshFilter();
-  await pause.reached;
+  await gate.reached;
   await title({ refresh: true });
   origin.generation = 2;
-  pause.open();
+  gate.open();
   await refreshing;
-  assert.deepEqual(await title(), ["old", "own"], "it is young enough without any filter");
+  assert.deepEqual(await title(), ["old", "own"], "it is young enough without a filter");
   await client.refreshFilter();
   assert.deepEqual(await title(), ["old", "origin"]);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
 });
 
 test("a copy requested before a loss is revalidated", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/a1", "read");
+  const gate = origin.hold("/a1", "read");
   const slow = title();
-  await pause.reached;
+  await gate.reached;
   origin.generation = 2;
   origin.write("articles/a1", "new");
   origin.stale.clear();
   await client.refreshFilter();
-  pause.open();
+  gate.open();
   assert.deepEqual(await slow, ["old", "origin"]);
   assert.deepEqual(await title(), ["new", "origin"]);
 });
 
-test("a response requested before a loss replaces no later copy", async () => {
+test("a response requested before a loss does not replace a later copy", async () => {
   const { origin, client, title } = await setUp();
-  const pause = origin.hold("/a1", "read");
+  const gate = origin.hold("/a1", "read");
   const slow = title();
-  await pause.reached;
+  await gate.reached;
   origin.generation = 2;
   origin.write("articles/a1", "new");
   await client.refreshFilter();
   assert.deepEqual(await title(), ["new", "origin"]);
-  pause.open();
+  gate.open();
   assert.deepEqual(await slow, ["old", "origin"]);
   assert.deepEqual(await title(), ["new", "own"]);
 });
@@ -928,16 +928,16 @@ test("a response requested before a loss replaces no later copy", async () => {
 for (const late of [false, true])
   test(`a reader does not return to an older version after a loss between two requests: ${late}`, async () => {
     const { origin, client, title } = await setUp();
-    const pause = origin.hold("/a1");
+    const gate = origin.hold("/a1");
     const before = title();
-    await pause.reached;
+    await gate.reached;
     origin.generation = 2;
     await client.refreshFilter();
     const other = late && origin.hold("/a1", "read");
     const after = title();
     await (late ? other.reached : after);
     origin.write("articles/a1", "new");
-    pause.open();
+    gate.open();
     assert.deepEqual(await before, ["new", "origin"]);
     if (late) other.open();
     assert.deepEqual(await after, ["old", "origin"]);
@@ -949,7 +949,7 @@ test("a filter with revalidate-all revalidates everything", async () => {
   origin.flags = 1;
   const { title } = await setUp({ origin });
   await title();
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
 });
 
 test("a missing object is an error, or no value", async () => {
@@ -958,29 +958,29 @@ test("a missing object is an error, or no value", async () => {
   assert.equal((await client.get("articles", "none", { missingOk: true })).source, "own");
 });
 
-test("a hit of the service itself counts as the origin; that of another cache does not", async () => {
+test("a hit of the service itself counts as the origin, a hit of another cache does not", async () => {
   const { origin, client, title } = await setUp();
   await title();
   origin.write("articles/a1", "new");
   await client.refreshFilter();
-  origin.extra = { "cache-status": "Portolan; hit; ttl=5" };
+  origin.extraHeaders = { "cache-status": "Portolan; hit; ttl=5" };
   assert.deepEqual(await title(), ["new", "origin"]);
   assert.deepEqual(await title(), ["new", "own"]);
   await client.refreshFilter();
-  origin.extra = { "cache-status": "Portolan; hit; ttl=5, Varnish; hit" };
+  origin.extraHeaders = { "cache-status": "Portolan; hit; ttl=5, Varnish; hit" };
   assert.deepEqual(await title(), ["new", "shared"]);
-  origin.extra.via = "1.1 varnish";
+  origin.extraHeaders.via = "1.1 varnish";
   origin.advance(2);
-  assert.deepEqual(await title(), ["new", "shared"], "it confirms nothing");
-  assert.deepEqual(await title(), ["new", "shared"], "nor does a proxy without an Age header");
+  assert.deepEqual(await title(), ["new", "shared"], "the hit has no Age header");
+  assert.deepEqual(await title(), ["new", "shared"], "a proxy without an Age header confirms no age");
 });
 
 test("a response from a view is revalidated with strong consistency", async () => {
   const { origin, title } = await setUp();
-  origin.extra = { "portolan-staleness": "bound=60, measured=3" };
+  origin.extraHeaders = { "portolan-staleness": "bound=60, measured=3" };
   await title();
   await title({ refresh: true });
-  const preferences = origin.reads().map((request) => request.headers.Prefer);
+  const preferences = origin.reads().map(({ headers }) => headers.Prefer);
   assert.deepEqual(preferences, [undefined, "consistency=strong", "consistency=strong"]);
 });
 
@@ -989,12 +989,12 @@ test("a no-store response is not cached, and does not hide a newer version", asy
   origin.ttl = 0;
   await title({ refresh: true });
   await title();
-  assert.ok(forced(origin), "a cache on the way may hold an older version");
+  assert.ok(bypassedCaches(origin), "a cache on the path may hold an older version");
   assert.equal(origin.reads().at(-1).headers["If-None-Match"], undefined);
   await client.refreshFilter();
   await title();
-  assert.ok(!forced(origin));
-  origin.extra = { "cache-control": "no-store" };
+  assert.ok(!bypassedCaches(origin));
+  origin.extraHeaders = { "cache-control": "no-store" };
   origin.ttl = 60;
   await title();
   assert.deepEqual(await title(), ["old", "origin"]);
@@ -1002,13 +1002,13 @@ test("a no-store response is not cached, and does not hide a newer version", asy
 
 test("the cache stays within its size", async () => {
   const { origin, client } = await setUp({ cacheBytes: 1000 });
-  for (let round = 0; round < 2; round++)
+  for (let i = 0; i < 2; i++)
     for (let n = 0; n < 9; n++) await client.get("articles", `b${n}`, { missingOk: true });
   assert.equal(client.stats.hits, 0);
   assert.equal(origin.reads().length, 18);
 });
 
-test("closing aborts requests under way", async () => {
+test("closing aborts requests in flight", async () => {
   const { origin, client, title } = await setUp({ mode: "eager" });
   origin.hold("/a1");
   const reading = title();
@@ -1016,7 +1016,7 @@ test("closing aborts requests under way", async () => {
   await assert.rejects(reading, { status: 0 });
 });
 
-test("any id is found at its address", async () => {
+test("every id has an address", async () => {
   const { origin, client } = await setUp();
   for (const id of ["query", "ä/#?% +", "!'()*~", "%41", "日本"]) {
     origin.objects.set(`articles/${id}`, { title: id, version: 1 });
@@ -1030,20 +1030,20 @@ const parameters = { order: "-hits", title: "old" };
 const KEY = "articles//order=-hits&title=old";
 const ids = ({ items }) => items.map(({ id }) => id);
 
-test("the result of a query is reused until its end, and revalidated if the filter has its key", async () => {
+test("the result of a query is reused until its expiry, and revalidated if the filter contains its key", async () => {
   const { origin, client } = await setUp();
   const first = await client.query("articles", parameters);
   assert.deepEqual([first.items, first.next, first.source], [[{ id: "a1", title: "old" }], null, "origin"]);
   assert.ok(origin.reads()[0].url.endsWith("/v1/news/articles?order=-hits&title=old"));
   assert.deepEqual(origin.reads()[0].headers, {});
   origin.objects.set("articles/a2", { title: "old", version: 1 });
-  const again = await client.query("articles", parameters);
-  assert.deepEqual([ids(again), again.source], [["a1"], "own"], "the bound allows it");
+  const repeated = await client.query("articles", parameters);
+  assert.deepEqual([ids(repeated), repeated.source], [["a1"], "own"], "the bound allows it");
   origin.stale.add(KEY);
   await client.refreshFilter();
   const fresh = await client.query("articles", parameters);
   assert.deepEqual([ids(fresh), fresh.source], [["a1", "a2"], "origin"]);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
   assert.equal((await client.query("articles", parameters)).source, "own");
   origin.advance(61);
   await client.refreshFilter();
@@ -1053,16 +1053,16 @@ test("the result of a query is reused until its end, and revalidated if the filt
 test("without a fresh filter a query goes to the origin", async () => {
   const { origin, client } = await setUp();
   await client.query("articles", parameters);
-  assert.ok(!forced(origin));
+  assert.ok(!bypassedCaches(origin));
   await client.query("nothing");
-  assert.ok(forced(origin), "the class is not in the map");
+  assert.ok(bypassedCaches(origin), "the class is not in the map");
   origin.filterStatus = 503;
   origin.advance(11);
   await client.query("articles", parameters);
-  assert.ok(forced(origin));
+  assert.ok(bypassedCaches(origin));
 });
 
-test("queries see the client's own writes, also of ids that the service creates, and of no other class", async () => {
+test("queries include the client's own writes to their class, also with ids that the service creates", async () => {
   const { origin, client } = await setUp();
   origin.groups.notes = { main: ["title"] };
   await client.refreshFilter();
@@ -1080,25 +1080,25 @@ test("queries see the client's own writes, also of ids that the service creates,
     assert.equal(await source("articles"), "own");
     await write();
     assert.equal(await source("articles"), "origin");
-    assert.ok(forced(origin));
+    assert.ok(bypassedCaches(origin));
     assert.equal(await source("notes"), "own");
   }
 });
 
 test("a query sent before an own write ended is not used for a query after it", async () => {
   const { origin, client } = await setUp();
-  const pause = origin.hold("title=old", "read");
+  const gate = origin.hold("title=old", "read");
   const before = client.query("articles", parameters);
-  await pause.reached;
+  await gate.reached;
   await client.put("articles", "a2", { title: "old" });
   const after = client.query("articles", parameters);
   assert.deepEqual(ids(await after), ["a1", "a2"]);
-  pause.open();
+  gate.open();
   assert.deepEqual(ids(await before), ["a1"]);
   assert.deepEqual(ids(await client.query("articles", parameters)), ["a1", "a2"]);
 });
 
-test("with oneByOne a query lists ids, and its objects are read singly", async () => {
+test("one by one, a query lists ids, and its objects are read as by get", async () => {
   const { origin, client, title } = await setUp();
   await title();
   origin.objects.set("articles/a2", { title: "new", version: 1 });
@@ -1107,11 +1107,11 @@ test("with oneByOne a query lists ids, and its objects are read singly", async (
   assert.deepEqual(result.items, [{ title: "old" }, { title: "new" }]);
   assert.equal((await client.get("articles", "a2", { fields: ["title"] })).source, "own");
   await client.query("articles", {}, { oneByOne: true });
-  assert.equal(origin.reads().length, 5, "the list and a1 were cached, and of a2 only the title");
+  assert.equal(origin.reads().length, 5, "the list and a1 were cached, of a2 only the title");
 });
 
 test("a query of a missing class is an error", async () => {
   const { origin, client } = await setUp();
-  origin.fail = { status: 404, body: '{"type": "/problems/not-found"}' };
+  origin.failure = { status: 404, body: '{"type": "/problems/not-found"}' };
   await assert.rejects(client.query("articles"), { status: 404, kind: "not-found" });
 });

@@ -1,4 +1,4 @@
-// Random histories of clients, caches and writers, in virtual time: no read beyond the bound.
+// Random histories of clients, caches and writers, in virtual time: no read exceeds the bound.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { connect } from "../../../../sketch/js/portolan.mjs";
@@ -7,8 +7,8 @@ import { Origin, START_US } from "./origin.mjs";
 const DELTA_S = 1;
 const IDS = ["a1", "a2", "a3"];
 
-/** A generator of pseudo-random numbers (mulberry32). */
-function generator(seed) {
+/** Returns a seeded random number generator (mulberry32). */
+function seededRandom(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
     let x = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -17,7 +17,7 @@ function generator(seed) {
   };
 }
 
-/** Virtual time, which advances only while every task waits. */
+/** Virtual time, which advances only when all tasks wait. */
 class Time {
   now = 100;
   #sleepers = [];
@@ -25,12 +25,12 @@ class Time {
   sleep = (seconds) => new Promise((wake) => this.#sleepers.push({ at: this.now + seconds, wake }));
 
   async run(work) {
-    let isDone = false;
-    const all = Promise.all(work).finally(() => (isDone = true));
+    let isOver = false;
+    const all = Promise.all(work).finally(() => (isOver = true));
     all.catch(() => {});
     for (;;) {
       await new Promise((resume) => setImmediate(resume));
-      if (isDone) return all;
+      if (isOver) return all;
       this.#sleepers.sort((a, b) => a.at - b.at);
       const { at, wake } = this.#sleepers.shift();
       this.now = Math.max(this.now, at);
@@ -39,16 +39,16 @@ class Time {
   }
 }
 
-/** A slow origin; its filter contains the ids of which older copies may exist. */
+/** An origin with delays; its filter contains the objects of which outdated copies can exist. */
 class SlowOrigin {
   #versions = new Map();
-  #ends = new Map();
+  #expiries = new Map();
   #stale = new Map();
   #writing = new Map();
   #filters = new Origin();
 
   constructor(time, draw) {
-    Object.assign(this, { time, draw, ttl: [0.3, 1, 3, 10][Math.floor(draw() * 4)], showsWhole: draw() < 0.7 });
+    Object.assign(this, { time, draw, ttl: [0.3, 1, 3, 10][Math.floor(draw() * 4)], returnsObject: draw() < 0.7 });
     this.#filters.groups = { articles: { main: ["n"] } };
   }
 
@@ -62,18 +62,18 @@ class SlowOrigin {
   };
 
   async #filter(url, init) {
-    const staleIds = IDS.filter((id) => this.#writing.get(id) || this.#stale.get(id) > this.time.now);
+    const outdated = IDS.filter((id) => this.#writing.get(id) || this.#stale.get(id) > this.time.now);
     this.#filters.time = this.time.now;
-    this.#filters.stale = new Set(staleIds.map((id) => `articles/${id}#main`));
+    this.#filters.stale = new Set(outdated.map((id) => `articles/${id}#main`));
     return this.#filters.fetch(url, init);
   }
 
   async #read(id, headers) {
     const fields = { "cache-control": "no-store" };
     if (!this.#writing.get(id)) {
-      const end = this.time.now + this.ttl;
-      this.#ends.set(id, Math.max(end, this.#ends.get(id) ?? 0));
-      fields["portolan-expires"] = START_US + Math.round(end * 1e6);
+      const expiry = this.time.now + this.ttl;
+      this.#expiries.set(id, Math.max(expiry, this.#expiries.get(id) ?? 0));
+      fields["portolan-expires"] = START_US + Math.round(expiry * 1e6);
       fields["cache-control"] = `public, max-age=0, s-maxage=${this.ttl}`;
     }
     await this.#pause();
@@ -90,66 +90,67 @@ class SlowOrigin {
     const version = (this.#versions.get(id)?.version ?? 1) + 1, fields = { etag: `"j1.main:${version}"` };
     this.#versions.set(id, { n, version });
     await this.#pause();
-    this.#stale.set(id, this.#ends.get(id));
+    this.#stale.set(id, this.#expiries.get(id));
     this.#writing.set(id, this.#writing.get(id) - 1);
-    if (this.showsWhole && headers.Prefer) fields["preference-applied"] = headers.Prefer;
+    if (this.returnsObject && headers.Prefer) fields["preference-applied"] = headers.Prefer;
     await this.#pause();
     return Response.json({ n }, { headers: fields });
   }
 }
 
-/** A shared cache, which does not use filters. */
+/** A shared cache on the path, which does not use filters. */
 class SharedCache {
-  #entries = new Map();
+  #stored = new Map();
 
   constructor(origin) {
     this.origin = origin;
   }
 
   fetch = async (url, init) => {
-    const { time } = this.origin, entry = this.#entries.get(url);
-    if (!init.method && !init.headers["Cache-Control"] && entry?.end > time.now) {
-      const age = Math.floor(time.now - entry.since);
-      return new Response(entry.body, { headers: { ...entry.headers, age, "cache-status": "Shared; hit" } });
+    const { time } = this.origin, copy = this.#stored.get(url);
+    if (!init.method && !init.headers["Cache-Control"] && copy?.end > time.now) {
+      const age = Math.floor(time.now - copy.since);
+      return new Response(copy.body, { headers: { ...copy.headers, age, "cache-status": "Shared; hit" } });
     }
     const since = time.now, answer = await this.origin.fetch(url, init);
     const end = (answer.headers.get("portolan-expires") - START_US) / 1e6;
     if (answer.status !== 200 || init.method || !(end > 0)) return answer;
     const body = await answer.text();
-    this.#entries.set(url, { since, end, body, headers: Object.fromEntries(answer.headers) });
+    this.#stored.set(url, { since, end, body, headers: Object.fromEntries(answer.headers) });
     return new Response(body, { headers: answer.headers });
   };
 }
 
 async function runHistory(seed, mode) {
-  const time = new Time(), draw = generator(seed), origin = new SlowOrigin(time, draw);
+  const time = new Time(), draw = seededRandom(seed), origin = new SlowOrigin(time, draw);
   const caches = [new SharedCache(origin), new SharedCache(origin)];
   const acknowledged = new Map(IDS.map((id) => [id, []])), seen = new Map(IDS.map((id) => [id, []]));
   const sources = new Set();
   const latency = () => [0.001, 0.02, 0.3, 2 * draw()][Math.floor(draw() * 4)];
-  const due = (id, before) =>
+  const latestBefore = (id, before) =>
     Math.max(0, ...[...acknowledged.get(id), ...seen.get(id)].filter(({ at }) => at <= before).map(({ n }) => n));
 
-  async function reader(client, own) {
+  async function reader(client, ownWrites) {
     const last = {};
-    for (let round = 0; round < 25; round++) {
+    for (let i = 0; i < 25; i++) {
       await time.sleep(draw() ** 2);
       const id = IDS[Math.floor(draw() * IDS.length)], refresh = draw() < 0.1, startedAt = time.now;
-      const minimum = { due: due(id, refresh ? startedAt : startedAt - DELTA_S), own: own[id] ?? 0, seen: last[id] ?? 0 };
+      const bound = latestBefore(id, refresh ? startedAt : startedAt - DELTA_S);
+      const minima = { bound, own: ownWrites[id] ?? 0, seen: last[id] ?? 0 };
       const { value, source } = await client.get("articles", id, { refresh });
-      for (const [reason, n] of Object.entries(minimum))
-        assert.ok(value.n >= n, `${seed}, ${mode}: ${id} was ${value.n} at ${startedAt}, by ${source}; ${reason}: ${n}`);
+      for (const [why, n] of Object.entries(minima))
+        assert.ok(value.n >= n, `${seed}, ${mode}: ${id} was ${value.n} at ${startedAt}, by ${source}; ${why}: ${n}`);
       last[id] = Math.max(value.n, last[id] ?? 0);
       seen.get(id).push({ at: time.now, n: value.n });
       sources.add(source);
     }
   }
 
-  async function writer(client, own, id) {
+  async function writer(client, ownWrites, id) {
     for (let n = 1; n < 8; n++) {
       await time.sleep(2 * draw());
       await client.put("articles", id, { n });
-      own[id] = n;
+      ownWrites[id] = n;
       acknowledged.get(id).push({ at: time.now, n });
     }
   }
@@ -162,9 +163,9 @@ async function runHistory(seed, mode) {
       return answer;
     };
     const options = { deltaS: DELTA_S, mode, fetch, sleep: time.sleep, clock: () => time.now };
-    const client = await connect("http://origin", "news", options), own = {};
-    const writes = number < IDS.length ? [writer(client, own, IDS[number])] : [];
-    await Promise.all([reader(client, own), reader(client, own), ...writes]);
+    const client = await connect("http://origin", "news", options), ownWrites = {};
+    const writes = number < IDS.length ? [writer(client, ownWrites, IDS[number])] : [];
+    await Promise.all([reader(client, ownWrites), reader(client, ownWrites), ...writes]);
     client.close();
   }
 
@@ -175,7 +176,7 @@ async function runHistory(seed, mode) {
 const SEEDS = Number(process.env.SEEDS ?? 15);
 
 for (const mode of ["eager", "lazy"])
-  test(`no read is beyond the bound: ${mode}`, async () => {
+  test(`no read exceeds the bound: ${mode}`, async () => {
     const sources = new Set();
     for (let seed = 1; seed <= SEEDS; seed++) for (const source of await runHistory(seed, mode)) sources.add(source);
     assert.deepEqual([...sources].sort(), ["origin", "own", "shared"]);

@@ -1,4 +1,4 @@
-// An origin in memory: it answers `fetch`, tests set its time, and it encodes its filter itself.
+// An in-memory origin behind a fake `fetch`: the tests set its time and the contents of its filter.
 import { positions } from "../../../../sketch/js/portolan.mjs";
 
 const SHAPE = { m: 8192, k: 4, seed: 7 };
@@ -12,16 +12,16 @@ export class Origin {
   objects = new Map([["articles/a1", { title: "old", version: 1 }]]);
   stale = new Set();
   pending = new Set();
-  showsWhole = false;
+  returnsObject = false;
   groups = { articles: { main: ["title"], hits: ["hits"] } };
   generation = 1;
   flags = 0;
-  fail = null;
+  failure = null;
   filterStatus = 200;
-  extra = {};
+  extraHeaders = {};
   damage = (bytes) => bytes;
   requests = [];
-  #pauses = [];
+  #gates = [];
 
   advance(seconds) {
     this.time += seconds;
@@ -34,28 +34,28 @@ export class Origin {
   sleepers = [];
   sleep = (seconds) => new Promise((wake) => this.sleepers.push({ at: this.time + seconds, wake }));
 
-  /** Pauses the next request whose address ends with `end`, before or after the data is read. */
+  /** Holds the next request whose address ends with `end`, before or after its data is read. */
   hold(end, stage = "arrived") {
-    const pause = { end, stage };
-    pause.reached = new Promise((reach) => (pause.reach = reach));
-    pause.opened = new Promise((open) => (pause.open = open));
-    this.#pauses.push(pause);
-    return pause;
+    const gate = { end, stage };
+    gate.reached = new Promise((reach) => (gate.reach = reach));
+    gate.opened = new Promise((open) => (gate.open = open));
+    this.#gates.push(gate);
+    return gate;
   }
 
   async #pass(url, stage) {
-    const at = this.#pauses.findIndex((pause) => url.endsWith(pause.end) && pause.stage === stage);
-    if (at < 0) return;
-    const [pause] = this.#pauses.splice(at, 1);
-    pause.reach();
-    await pause.opened;
+    const index = this.#gates.findIndex((gate) => url.endsWith(gate.end) && gate.stage === stage);
+    if (index < 0) return;
+    const [gate] = this.#gates.splice(index, 1);
+    gate.reach();
+    await gate.opened;
   }
 
   reads() {
-    return this.requests.filter((request) => request.method === "GET" && !request.url.endsWith("/sketch"));
+    return this.requests.filter(({ method, url }) => method === "GET" && !url.endsWith("/sketch"));
   }
 
-  /** Writes as another client would: the key is in the next filter. */
+  /** Writes like another client: the next filter contains the key. */
   write(path, title) {
     const version = (this.objects.get(path)?.version ?? 0) + 1;
     this.objects.set(path, { title, version });
@@ -64,11 +64,11 @@ export class Origin {
 
   fetch = async (url, { method = "GET", headers, body, cache, signal }) => {
     this.requests.push({ url, method, headers, cache });
-    let fail;
-    const aborted = new Promise((_, reject) => (fail = () => reject(signal.reason)));
-    signal.addEventListener("abort", fail);
+    let abort;
+    const aborted = new Promise((_, reject) => (abort = () => reject(signal.reason)));
+    signal.addEventListener("abort", abort);
     return Promise.race([aborted, this.#answer(url, method, headers, body)]).finally(() =>
-      signal.removeEventListener("abort", fail),
+      signal.removeEventListener("abort", abort),
     );
   };
 
@@ -86,15 +86,15 @@ export class Origin {
   #filter(headers) {
     const status = this.filterStatus;
     if (status !== 200) return new Response('{"type": "/problems/unavailable"}', { status });
-    this.skew += 1e-6; // No two filters are of the same microsecond.
+    this.skew += 1e-6; // No two filters have the same microsecond.
     const timeUs = START_US + Math.round((this.time + this.skew) * 1e6);
     const etag = `"${this.generation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
-    const fields = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
+    const fields = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extraHeaders };
     if (headers["If-None-Match"] === etag) return new Response(null, { status: 304, headers: fields });
-    return new Response(this.damage(this.#document(timeUs)), { headers: fields });
+    return new Response(this.damage(this.#encodeFilter(timeUs)), { headers: fields });
   }
 
-  #document(timeUs) {
+  #encodeFilter(timeUs) {
     const map = new TextEncoder().encode(JSON.stringify(this.groups));
     const { m, k, seed } = SHAPE;
     const raw = new Uint8Array(56 + map.length + m / 8 + 4);
@@ -117,20 +117,20 @@ export class Origin {
     const [address, query = ""] = url.split("/v1/news/")[1].split("?");
     const path = decodeURIComponent(address);
     const object = path.includes("/") ? this.objects.get(path) : this.#list(path, new URLSearchParams(query));
-    const fields = { ...this.extra };
+    const fields = { ...this.extraHeaders };
     if (this.ttl && !this.pending.has(path)) {
       fields["portolan-expires"] = START_US + Math.round((this.time + this.ttl) * 1e6);
       fields["cache-control"] ??= `public, max-age=0, s-maxage=${this.ttl}, must-revalidate`;
     } else fields["cache-control"] = "no-store";
-    if (this.fail) return new Response(this.fail.body, { status: this.fail.status, headers: fields });
+    if (this.failure) return new Response(this.failure.body, { status: this.failure.status, headers: fields });
     if (!object)
       return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: fields });
     fields.etag = object.etag ?? tagOf(object);
     if (headers["If-None-Match"] === fields.etag) return new Response(null, { status: 304, headers: fields });
-    return new Response(JSON.stringify(object.items ? object : representation(object)), { headers: fields });
+    return new Response(JSON.stringify(object.items ? object : bodyOf(object)), { headers: fields });
   }
 
-  /** The result of a query: by title, as objects or ids. */
+  /** The result of a query by title: objects, or ids. */
   #list(name, parameters) {
     const items = [...this.objects]
       .filter(([path, { title }]) => path.startsWith(`${name}/`) && [null, title].includes(parameters.get("title")))
@@ -146,12 +146,12 @@ export class Origin {
     this.write(path, JSON.parse(body ?? "{}").title);
     const object = this.objects.get(path), fields = { etag: tagOf(object), "portolan-position": "p1" };
     if (!body) return new Response(null, { status: 204, headers: fields });
-    const isWhole = this.showsWhole && headers.Prefer === "return=representation";
-    if (isWhole) fields["preference-applied"] = headers.Prefer;
-    return new Response(isWhole ? JSON.stringify(representation(object)) : body, { headers: fields });
+    const hasObject = this.returnsObject && headers.Prefer === "return=representation";
+    if (hasObject) fields["preference-applied"] = headers.Prefer;
+    return new Response(hasObject ? JSON.stringify(bodyOf(object)) : body, { headers: fields });
   }
 
-  /** Applies all operations if no object read has changed. */
+  /** Applies all operations, if no read object has changed. */
   #transact({ reads, operations }) {
     const tag = (path) => (this.objects.has(path) ? tagOf(this.objects.get(path)) : null);
     const changed = reads.filter((read) => tag(`${read.class}/${read.id}`) !== read.etag);
@@ -166,7 +166,7 @@ export class Origin {
 }
 
 const tagOf = (object) => `"j1.main:${object?.version}"`;
-const representation = ({ title }) => ({ title });
+const bodyOf = ({ title }) => ({ title });
 
 export function crc32(bytes) {
   const table = Array.from({ length: 256 }, (_, n) => {

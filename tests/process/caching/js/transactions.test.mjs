@@ -12,11 +12,11 @@ async function setUp() {
   const client = await connect("http://origin", "news", {
     deltaS: 10, mode: "lazy", fetch, sleep, clock: () => origin.time,
   });
-  const commits = () => origin.requests.filter((request) => request.url.endsWith("/transactions")).length;
+  const commits = () => origin.requests.filter(({ url }) => url.endsWith("/transactions")).length;
   return { origin, client, commits };
 }
 
-const noSleep = async () => {};
+const noPause = async () => {};
 
 test("a transaction reads copies and commits all writes, which its client sees at once", async () => {
   const { origin, client, commits } = await setUp();
@@ -46,19 +46,19 @@ test("an outdated copy aborts a transaction, and the next attempt does not use i
     const reads = [await t.get("articles", "a1"), await t.get("articles", "a2")];
     attempts.push(reads.map(({ source }) => source));
     t.patch("articles", "a2", { title: `${reads[0].value.title}!` });
-  }, { sleep: noSleep });
-  assert.deepEqual(attempts, [["own", "own"], ["origin", "origin"]], "a2 was the target of the write");
+  }, { sleep: noPause });
+  assert.deepEqual(attempts, [["own", "own"], ["origin", "origin"]], "a2 was to be written");
   assert.equal(origin.objects.get("articles/a2").title, "theirs!");
   assert.equal(commits(), 2);
 });
 
 test("attempts are bounded, and an aborted transaction has a reason", async () => {
   const { origin, client, commits } = await setUp();
-  const hopeless = async (t) => {
+  const conflicting = async (t) => {
     await t.get("articles", "a1");
     origin.write("articles/a1", "theirs");
   };
-  await assert.rejects(transact(client, hopeless, { attempts: 3, sleep: noSleep }), (error) => {
+  await assert.rejects(transact(client, conflicting, { attempts: 3, sleep: noPause }), (error) => {
     assert.equal(error.kind, "transaction-aborted");
     assert.equal(error.problem.changed[0].id, "a1");
     return true;
@@ -66,7 +66,7 @@ test("attempts are bounded, and an aborted transaction has a reason", async () =
   assert.equal(commits(), 3);
 });
 
-test("work that fails sends nothing, and neither does work that does nothing", async () => {
+test("failed work sends nothing, and neither does work without reads and writes", async () => {
   const { client, commits } = await setUp();
   const fail = async (t) => {
     t.patch("articles", "a1", { title: "new" });
@@ -77,7 +77,7 @@ test("work that fails sends nothing, and neither does work that does nothing", a
   assert.equal(commits(), 0);
 });
 
-test("absence is read as well", async () => {
+test("the absence of an object is validated like a read", async () => {
   const { origin, client } = await setUp();
   const create = (t) => t.get("articles", "a9", { missingOk: true }).then(({ value }) => {
     if (value) return "found";
@@ -85,12 +85,12 @@ test("absence is read as well", async () => {
     t.put("articles", "a9", { title: "mine" });
     return "created";
   });
-  assert.equal(await transact(client, create, { sleep: noSleep }), "found");
+  assert.equal(await transact(client, create, { sleep: noPause }), "found");
   assert.equal(origin.objects.get("articles/a9").title, "theirs");
   await assert.rejects(transact(client, (t) => t.get("articles", "none")), { status: 404, kind: "not-found" });
 });
 
-test("a resource is read once, and values are the reader's own", async () => {
+test("a transaction reads a resource once, and returns a copy of its value", async () => {
   const { origin, client } = await setUp();
   const work = transact(client, async (t) => {
     const first = await t.get("articles", "a1");

@@ -1,4 +1,4 @@
-// The golden vectors that test every implementation.
+// Tests against the golden vectors that all implementations share.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -33,8 +33,8 @@ test("a broken filter is refused", () => {
     assert.throws(() => readFilter(bytes(binary)), undefined, why);
 });
 
-/** An empty filter with the map `{}`, padded to `size` bytes. */
-function withMapOf(size) {
+/** Returns an empty filter whose map is `{}`, padded to `size` bytes. */
+function filterWithMapOf(size) {
   const map = Buffer.alloc(size, " ");
   map.write("{");
   map.write("}", size - 1);
@@ -42,16 +42,16 @@ function withMapOf(size) {
   const header = Buffer.concat([template.subarray(0, 52), Buffer.alloc(4)]);
   header.writeUInt32BE(size, 52);
   const body = Buffer.concat([header, map, Buffer.alloc(header.readUInt32BE(12) / 8)]);
-  const sum = gzipSync(body, { level: 0 }).subarray(-8, -4).reverse(); // gzip ends with the same checksum
-  return Uint8Array.from(Buffer.concat([body, sum])).buffer;
+  const checksum = gzipSync(body, { level: 0 }).subarray(-8, -4).reverse(); // gzip ends with the same checksum
+  return Uint8Array.from(Buffer.concat([body, checksum])).buffer;
 }
 
 test("a map is no longer than 16 MiB", () => {
-  assert.deepEqual(readFilter(withMapOf(2 ** 24)).groups, {});
-  assert.throws(() => readFilter(withMapOf(2 ** 24 + 1)), { message: /broken/ });
+  assert.deepEqual(readFilter(filterWithMapOf(2 ** 24)).groups, {});
+  assert.throws(() => readFilter(filterWithMapOf(2 ** 24 + 1)), { message: /broken/ });
 });
 
-test("queries have their canonical form", () => {
+test("queries have the canonical form of the vectors", () => {
   assert.ok(vectors.queries.length > 8);
   for (const { parameters, canonical } of vectors.queries) assert.equal(canonicalQuery(parameters), canonical, JSON.stringify(parameters));
 });

@@ -1,4 +1,4 @@
-// Adds one to the stock of all products of the service at PORTOLAN_DATA, and prints the summary.
+// Increments the stock of all products of the service at PORTOLAN_DATA, and prints the summary.
 import { Client } from "../../../../clients/js/src/index.js";
 
 const { PORTOLAN_DATA: url, PORTOLAN_DATABASE: database } = process.env;

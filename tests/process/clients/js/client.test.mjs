@@ -6,7 +6,7 @@ import { Client, Problem, Unreachable } from "../../../../clients/js/src/index.j
 const { PORTOLAN_DATA: url, PORTOLAN_DATABASE: database } = process.env;
 const shop = new Client(url, database);
 const lamp = { name: "Lamp", price: "30", stock: 12 };
-const isProblem = (kind) => (error) => error instanceof Problem && error.kind === kind;
+const refused = (kind) => (error) => error instanceof Problem && error.kind === kind;
 
 before(async () => {
   await shop.put("products", "lamp", lamp);
@@ -17,12 +17,12 @@ test("an object is put, read, changed and deleted", async () => {
   const read = await shop.get("products", "chair");
   assert.deepEqual([read.value, read.etag], [written.value, written.etag]);
   assert.equal(await shop.get("products", "chair", { known: read }), read);
-  const nameOnly = await shop.get("products", "chair", { fields: new Set(["name"]).values() });
-  assert.deepEqual([nameOnly.class, nameOnly.id, nameOnly.fields], ["products", "chair", ["name"]]);
-  const priceOnly = await shop.get("products", "chair", { fields: ["price"] });
-  assert.equal(priceOnly.etag, nameOnly.etag, "the fields are in one group");
-  assert.equal(await shop.get("products", "chair", { fields: ["name"], known: nameOnly }), nameOnly);
-  for (const [known, fields] of [[read, ["name"]], [nameOnly, undefined], [priceOnly, ["name"]]])
+  const nameRead = await shop.get("products", "chair", { fields: new Set(["name"]).values() });
+  assert.deepEqual([nameRead.class, nameRead.id, nameRead.fields], ["products", "chair", ["name"]]);
+  const priceRead = await shop.get("products", "chair", { fields: ["price"] });
+  assert.equal(priceRead.etag, nameRead.etag, "the fields are in one group");
+  assert.equal(await shop.get("products", "chair", { fields: ["name"], known: nameRead }), nameRead);
+  for (const [known, fields] of [[read, ["name"]], [nameRead, undefined], [priceRead, ["name"]]])
     await assert.rejects(shop.get("products", "chair", { fields, known }), RangeError);
   for (const [name, id] of [["products", "lamp"], ["customers", "chair"]])
     await assert.rejects(shop.get(name, id, { known: read }), RangeError);
@@ -31,13 +31,13 @@ test("an object is put, read, changed and deleted", async () => {
   const operations = [{ op: "replace", path: "/name", value: "Seat" }];
   assert.equal((await shop.patch("products", "chair", operations)).value.name, "Seat");
   assert.deepEqual((await shop.get("products", "chair", { fields: ["stock", "stock"] })).value, { id: "chair", stock: 3 });
-  await assert.rejects(shop.put("products", "chair", lamp, { ifMatch: read.etag }), isProblem("precondition-failed"));
+  await assert.rejects(shop.put("products", "chair", lamp, { ifMatch: read.etag }), refused("precondition-failed"));
   assert.equal((await shop.delete("products", "chair")).value, null);
-  await assert.rejects(shop.get("products", "chair"), isProblem("not-found"));
+  await assert.rejects(shop.get("products", "chair"), refused("not-found"));
 });
 
-test("a patch creates what does not exist", async () => {
-  await assert.rejects(shop.update("products", "fresh", { stock: { inc: 1 } }), isProblem("not-found"));
+test("an upsert creates a missing object", async () => {
+  await assert.rejects(shop.update("products", "fresh", { stock: { inc: 1 } }), refused("not-found"));
   for (const stock of [2, 4]) {
     await shop.update("products", "fresh", { name: { set: "Fresh" }, stock: { inc: 2 } }, { upsert: true });
     assert.equal((await shop.get("products", "fresh")).value.stock, stock);
@@ -57,15 +57,15 @@ test("every id has an address", async () => {
   for (const id of ["", ".", ".."]) await assert.rejects(shop.get("customers", id), RangeError);
 });
 
-test("a refusal names the locations of mistakes", async () => {
+test("a refusal names the locations of errors", async () => {
   await assert.rejects(shop.put("products", "x", { name: "X", stock: "many" }), (error) => {
     assert.deepEqual(error.locations.map(({ pointer }) => pointer), ["/stock"]);
-    return isProblem("invalid")(error);
+    return refused("invalid")(error);
   });
-  await assert.rejects(shop.update("products", "lamp", { stock: { inc: -13 } }), isProblem("operator-refused"));
+  await assert.rejects(shop.update("products", "lamp", { stock: { inc: -13 } }), refused("operator-refused"));
 });
 
-test("pages are read on demand", async () => {
+test("iterate requests each page when it is needed", async () => {
   await shop.batch(Array.from({ length: 7 }, (_, i) => ({ op: "put", class: "customers", id: `c${i}`, body: { name: `${i}` } })));
   const ids = [];
   for await (const { id } of shop.iterate("customers", { order: [["name", "desc"]], limit: 3 })) ids.push(id);
@@ -75,11 +75,11 @@ test("pages are read on demand", async () => {
   assert.deepEqual([items.map(({ id }) => id).sort(), next], [["c2", "c3"], null]);
 });
 
-test("an object is written by a unique key", async () => {
+test("an object is upserted by a unique key", async () => {
   const key = { email: "ada+x@example.org" };
   const { value } = await shop.patchBy("accounts", key, { tenant: "t", number: "1.50" });
-  const updated = await shop.updateBy("accounts", { tenant: "t", number: "1.5" }, { visits: { inc: 1 } });
-  assert.deepEqual(updated.value, { id: value.id, visits: 1 });
+  const update = await shop.updateBy("accounts", { tenant: "t", number: "1.5" }, { visits: { inc: 1 } });
+  assert.deepEqual(update.value, { id: value.id, visits: 1 });
   await assert.rejects(shop.patchBy("accounts", { tenant: "t" }, { visits: 1 }), { kind: "invalid" });
   assert.equal((await shop.get("accounts", value.id)).value.email, key.email);
 });
@@ -88,16 +88,16 @@ test("objects that meet a condition are written independently", async () => {
   const put = (i) => ({ op: "put", class: "products", id: `w${i}`, body: { name: `w${i}`, price: `${1000 + i}`, stock: i % 2 } });
   await shop.batch(Array.from({ length: 4 }, (_, i) => put(i)));
   const expensive = { between: ["price", "1000", "1002"] };
-  const preview = await shop.deleteWhere("products", expensive, { dryRun: true });
-  assert.deepEqual(preview, { matched: 3, written: 0, failed: 0, sample: ["w0", "w1", "w2"], problems: [] });
+  const dryRun = await shop.deleteWhere("products", expensive, { dryRun: true });
+  assert.deepEqual(dryRun, { matched: 3, written: 0, failed: 0, sample: ["w0", "w1", "w2"], problems: [] });
   const patched = await shop.patchWhere("products", expensive, { name: "dear" });
   assert.deepEqual([patched.matched, patched.written, patched.failed], [3, 3, 0]);
-  const updated = await shop.updateWhere("products", expensive, { stock: { inc: -1 } });
-  assert.deepEqual([updated.written, updated.failed, updated.problems.map(({ id }) => id)], [1, 2, ["w0", "w2"]]);
+  const sold = await shop.updateWhere("products", expensive, { stock: { inc: -1 } });
+  assert.deepEqual([sold.written, sold.failed, sold.problems.map(({ id }) => id)], [1, 2, ["w0", "w2"]]);
   const rename = [{ op: "replace", path: "/name", value: "rare" }];
   assert.equal((await shop.patchWhere("products", expensive, rename)).written, 3);
-  const byName = { eq: ["name", "rare"] };
-  assert.equal((await shop.deleteWhere("products", byName, { allowScan: true })).written, 3);
+  const rare = { eq: ["name", "rare"] };
+  assert.equal((await shop.deleteWhere("products", rare, { allowScan: true })).written, 3);
   await shop.put("orders", "kept", {});
   await shop.deleteWhere("orders", "all");
   assert.deepEqual((await shop.query("orders")).items, []);
@@ -116,12 +116,12 @@ test("a batch has a result for each operation, a transaction is all or nothing",
   ];
   const reads = [{ class: "products", id: "lamp", etag: read.etag }];
   assert.equal((await shop.commit(sell, { reads })).length, 2);
-  await assert.rejects(shop.commit(sell, { reads }), isProblem("transaction-aborted"));
+  await assert.rejects(shop.commit(sell, { reads }), refused("transaction-aborted"));
   assert.equal((await shop.get("products", "lamp")).value.stock, lamp.stock - 1);
 });
 
-/** Returns a fetch that loses the first replies, after the service has executed the requests. */
-function loseReplies(losses, keys = []) {
+/** Returns a fetch that loses the first replies, after the service has handled the requests. */
+function lossyFetch(losses, keys = []) {
   return async (...request) => {
     const response = await fetch(...request);
     keys.push(request[1].headers["idempotency-key"]);
@@ -134,20 +134,20 @@ function loseReplies(losses, keys = []) {
 test("a write whose reply was lost takes effect once", async () => {
   const keys = [];
   const retries = { attempts: 3, firstPauseS: 0 };
-  const client = new Client(url, database, { fetch: loseReplies(2, keys), retries });
+  const client = new Client(url, database, { fetch: lossyFetch(2, keys), retries });
   const { id } = (await shop.create("products", { name: "Pen", stock: 5 })).value;
   const { value, replayed } = await client.update("products", id, { stock: { inc: 1 } });
   assert.deepEqual([value.stock, replayed, keys.length, new Set(keys).size], [6, true, 3, 1]);
-  const created = await new Client(url, database, { fetch: loseReplies(1), retries }).create("customers", { name: "Once" });
+  const created = await new Client(url, database, { fetch: lossyFetch(1), retries }).create("customers", { name: "Once" });
   assert.equal(created.replayed, true);
-  const page = await shop.query("customers", { filter: { eq: ["name", "Once"] } });
-  assert.equal(page.items.length, 1);
-  await assert.rejects(new Client(url, database, { fetch: loseReplies(9), retries }).get("products", id), Unreachable);
+  const customers = await shop.query("customers", { filter: { eq: ["name", "Once"] } });
+  assert.equal(customers.items.length, 1);
+  await assert.rejects(new Client(url, database, { fetch: lossyFetch(9), retries }).get("products", id), Unreachable);
 });
 
-test("a write that failed is repeated under the key of its error", async () => {
+test("a failed write is repeated under the key of its error", async () => {
   await shop.put("products", "pen", { name: "Pen", stock: 5 });
-  const client = new Client(url, database, { fetch: loseReplies(1), retries: { attempts: 1 } });
+  const client = new Client(url, database, { fetch: lossyFetch(1), retries: { attempts: 1 } });
   const sell = (options) => client.update("products", "pen", { stock: { inc: -1 } }, options);
   const { idempotencyKey } = await sell().catch((error) => error);
   const { value, replayed } = await sell({ idempotencyKey });
@@ -155,26 +155,26 @@ test("a write that failed is repeated under the key of its error", async () => {
   await shop.delete("products", "pen");
 });
 
-/** Returns a fetch whose first stream is cut after its first change. */
-function cutFirstStream() {
+/** Returns a fetch whose first stream is interrupted after its first change. */
+function interruptedFetch() {
   let streams = 0;
   return async (...request) => {
     const response = await fetch(...request);
     streams += 1;
     if (streams > 1 || !response.ok) return response;
-    const cut = new TransformStream({
+    const interruption = new TransformStream({
       transform(chunk, controller) {
         controller.enqueue(chunk);
         if (new TextDecoder().decode(chunk).includes("\ndata:")) controller.error(new TypeError("cut"));
       },
     });
-    return new Response(response.body.pipeThrough(cut), response);
+    return new Response(response.body.pipeThrough(interruption), response);
   };
 }
 
-test("the feed continues after a lost connection", async () => {
+test("the feed resumes after a lost connection", async () => {
   await shop.put("orders", "first", {});
-  const client = new Client(url, database, { fetch: cutFirstStream() });
+  const client = new Client(url, database, { fetch: interruptedFetch() });
   const objects = new Set();
   let position;
   for await (const change of client.changes({ className: "orders", after: "beginning" })) {
@@ -191,34 +191,34 @@ test("the feed continues after a lost connection", async () => {
   }
 });
 
-/** Returns a fetch through a gateway, which sends the answers in `refusals` first. */
-function fetchThroughGateway(refusals) {
+/** Returns a fetch through a gateway, which itself answers with each of `refusals` first. */
+function behindGateway(refusals) {
   return async (...request) => {
     const [status, body] = refusals.shift() ?? [];
     return status === undefined ? fetch(...request) : new Response(body, { status });
   };
 }
 
-test("the feed continues once a gateway reaches the service again", async () => {
+test("the feed resumes when a gateway reaches the service again", async () => {
   await shop.put("customers", "fed", { name: "Fed" });
-  const firstChange = async (refusals, options) => {
-    const client = new Client(url, database, { fetch: fetchThroughGateway(refusals) });
+  const first = async (refusals, options) => {
+    const client = new Client(url, database, { fetch: behindGateway(refusals) });
     for await (const change of client.changes({ className: "customers", after: "beginning", ...options })) return change;
   };
   const refusals = [[502, "<html>"], [504, ""], [408, ""], [502, '{"type": "/problems/bad-gateway"}']];
-  assert.equal((await firstChange(refusals)).class, "customers");
+  assert.equal((await first(refusals)).class, "customers");
   assert.deepEqual(refusals, []);
-  const timeouts = Array(9).fill([504, "<html>"]);
-  await assert.rejects(firstChange(timeouts, { reconnects: 2 }), { status: 504 });
-  assert.equal(timeouts.length, 6);
-  await assert.rejects(firstChange([[500, "<html>"]]), { status: 500 });
+  const outage = Array(9).fill([504, "<html>"]);
+  await assert.rejects(first(outage, { reconnects: 2 }), { status: 504 });
+  assert.equal(outage.length, 6);
+  await assert.rejects(first([[500, "<html>"]]), { status: 500 });
   await shop.delete("customers", "fed");
 });
 
-test("an invalid feed request is refused, and a feed can be aborted", async () => {
+test("invalid feeds are refused, and an aborted feed ends", async () => {
   const next = (options) => shop.changes(options).next();
-  await assert.rejects(next({ className: "toys" }), isProblem("not-found"));
-  await assert.rejects(next({ after: "x" }), isProblem("invalid"));
+  await assert.rejects(next({ className: "toys" }), refused("not-found"));
+  await assert.rejects(next({ after: "x" }), refused("invalid"));
   const unreachable = new Client("http://127.0.0.1:1", database);
   await assert.rejects(unreachable.changes({ reconnects: 0 }).next(), Unreachable);
   const controller = new AbortController();
@@ -227,10 +227,10 @@ test("an invalid feed request is refused, and a feed can be aborted", async () =
   assert.deepEqual(await pending, { value: undefined, done: true });
 });
 
-test("a client is pinned to a version of the schema", async () => {
+test("a client can be pinned to a version of the schema", async () => {
   const pinned = new Client(url, database, { schemaVersion: 1, headers: { "x-request-id": "pinned" } });
   await pinned.put("products", "desk", lamp);
   assert.deepEqual((await pinned.get("products", "desk")).value, { id: "desk", ...lamp });
-  const tooNew = new Client(url, database, { schemaVersion: 99 });
-  await assert.rejects(tooNew.get("products", "desk"), isProblem("invalid"));
+  const newer = new Client(url, database, { schemaVersion: 99 });
+  await assert.rejects(newer.get("products", "desk"), refused("invalid"));
 });
