@@ -27,7 +27,7 @@ from mediator.archive.files import (
 )
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import (
-    REVISIONS_KEPT,
+    MAX_REVISIONS,
     Author,
     ChangeRecord,
     SchemaHistory,
@@ -138,7 +138,7 @@ class SavedRevisions:
             if not before < revision.version <= self._newest:
                 raise ArchiveInvalid("The versions of a schema in the backup are out of order.")
             before = revision.version
-            if revision.version > self._newest - REVISIONS_KEPT:
+            if revision.version > self._newest - MAX_REVISIONS:
                 yield revision
 
 

@@ -15,9 +15,9 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author
 from mediator.catalogue.tables import admission_evaluator, admission_log, admission_rules, runs
 
-__all__ = ["LOG_KEPT", "NO_RULES", "CatalogueAdmission", "StoredRules"]
+__all__ = ["MAX_LOG_ENTRIES", "NO_RULES", "CatalogueAdmission", "StoredRules"]
 
-LOG_KEPT: Final = 1_000
+MAX_LOG_ENTRIES: Final = 1_000
 """Maximum number of log entries; the oldest are dropped."""
 
 
@@ -103,12 +103,12 @@ class CatalogueAdmission:
         return result.first() is not None
 
     async def record(self, replica: str, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Add entries to the log, and drop those beyond `LOG_KEPT`."""
+        """Add entries to the log, and drop those beyond `MAX_LOG_ENTRIES`."""
         newest = select(func.max(admission_log.c.id)).scalar_subquery()
         rows = [{"replica": replica, "entry": dict(entry)} for entry in entries]
         async with self._catalogue.begin() as connection:
             await connection.execute(admission_log.insert(), rows)
-            is_expired = admission_log.c.id <= newest - LOG_KEPT
+            is_expired = admission_log.c.id <= newest - MAX_LOG_ENTRIES
             await connection.execute(delete(admission_log).where(is_expired))
 
     async def log(self, before: int | None, limit: int) -> list[dict[str, Any]]:

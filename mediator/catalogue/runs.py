@@ -45,9 +45,9 @@ from mediator.catalogue.tables import runs
 
 __all__ = [
     "ENDED",
-    "MOST_KEPT",
-    "MOST_QUEUED",
-    "MOST_RUNS",
+    "MAX_ENDED_RUNS",
+    "MAX_QUEUED",
+    "MAX_RUNS",
     "UNDER_WAY",
     "CatalogueRuns",
     "RunState",
@@ -63,14 +63,14 @@ ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 UNDER_WAY: Final = ("forecasting", "running")
 RESUMABLE: Final = frozenset({"failed", "cancelled"})
 
-MOST_QUEUED: Final = 1_000
+MAX_QUEUED: Final = 1_000
 """Maximum number of waiting runs of a database."""
 
-MOST_KEPT: Final = 5_000
+MAX_ENDED_RUNS: Final = 5_000
 """Maximum number of stored runs of a database: beyond, the earliest to end are removed before
 their retention."""
 
-MOST_RUNS: Final = MOST_KEPT + MOST_QUEUED
+MAX_RUNS: Final = MAX_ENDED_RUNS + MAX_QUEUED
 """Maximum number of runs of a database until a worker removes some: further ones are refused."""
 
 
@@ -250,7 +250,7 @@ async def _has_room(connection: AsyncConnection, database_id: str) -> bool:
     queued_count = func.count().filter(runs.c.state == "queued")
     query = select(queued_count, func.count()).where(runs.c.database_id == database_id)
     queued, total = (await connection.execute(query)).one()
-    return bool(queued < MOST_QUEUED and total < MOST_RUNS)
+    return bool(queued < MAX_QUEUED and total < MAX_RUNS)
 
 
 def _repeated_run(row: RowMapping | None, fingerprint: str | None) -> StoredRun:

@@ -21,7 +21,7 @@ from mediator.catalogue.tables import schema_revisions
 from mediator.schema.name_changes import NameChanges, effective_changes
 
 __all__ = [
-    "REVISIONS_KEPT",
+    "MAX_REVISIONS",
     "Author",
     "ChangeRecord",
     "FormerVersion",
@@ -36,7 +36,7 @@ __all__ = [
     "stored_revisions",
 ]
 
-REVISIONS_KEPT: Final = 100
+MAX_REVISIONS: Final = 100
 """Stored revisions per database."""
 
 _SUMMARY_COLUMNS: Final = tuple(
@@ -135,7 +135,7 @@ async def store(
     revision = StoredRevision(database.version, database.document, None, change)
     row = {**_row(database.id, revision), "at": now}
     await connection.execute(insert(schema_revisions).values(row))
-    is_expired = columns.version <= database.version - REVISIONS_KEPT
+    is_expired = columns.version <= database.version - MAX_REVISIONS
     await connection.execute(
         delete(schema_revisions).where(columns.database_id == database.id, is_expired)
     )

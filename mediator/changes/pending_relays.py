@@ -34,7 +34,7 @@ _MAX_LOST_S: Final = 240.0
 """How long lost changes can wait to be appended again.
 
 For a change older than this and `KEEP_S` together, the feed no longer knows whether it has the
-change or a later one (`VERSIONS_KEPT_S` of its scripts).
+change or a later one (`VERSION_RETENTION_S` of its scripts).
 """
 
 log = logging.getLogger(__name__)

@@ -40,23 +40,23 @@ from mediator.model.pause import Pause
 from mediator.standing.results import STOPPED
 from mediator.standing.service import StandingQueries
 
-__all__ = ["MOST_EVENTS", "MOST_FLOWS", "MOST_QUERIES", "MOST_RUNS", "AdmissionControl", "Traffic"]
+__all__ = ["MAX_EVENTS", "MAX_FLOWS", "MAX_QUERIES", "MAX_RUNS", "AdmissionControl", "Traffic"]
 
 _log = logging.getLogger("portolan.admission")
 
-MOST_RUNS: Final = 500
+MAX_RUNS: Final = 500
 """Maximum number of runs that rules see."""
 
-MOST_FLOWS: Final = 500
+MAX_FLOWS: Final = 500
 """Maximum number of flows that rules see: most late messages first, then most messages."""
 
-MOST_QUERIES: Final = 500
+MAX_QUERIES: Final = 500
 """Maximum number of standing queries that rules see, those furthest behind."""
 
-MOST_EVENTS: Final = 50
+MAX_EVENTS: Final = 50
 """Maximum number of events of runs, flows and queries in a tick; the next tick takes more."""
 
-MOST_ACTIONS: Final = 100
+MAX_ACTIONS: Final = 100
 """Actions per tick, which limits rules that react to one another's actions."""
 
 _TICK_S: Final = 1.0
@@ -210,7 +210,7 @@ class AdmissionControl:
 
     async def _tick(self) -> None:
         self.refusals.expire()
-        self._remaining_actions = MOST_ACTIONS
+        self._remaining_actions = MAX_ACTIONS
         timer = self._due_timer()
         # First: load is shed even while the catalogue does not answer.
         fired = await self._follow_requests(timer)
@@ -234,12 +234,12 @@ class AdmissionControl:
         if not rules.rules or not await self._store.lease(self._replica, _LEASE_S):
             self._events.forget()
             return []
-        runs = await self._runs.pending(MOST_RUNS)
+        runs = await self._runs.pending(MAX_RUNS)
         missing = self._events.missing(runs)
         ended = await self._runs.ended(missing) if missing else []
         late = await self._late_subjects()
         subjects = {kind: [subject for subject, _ in pairs] for kind, pairs in late.items()}
-        with self._events.take(runs, ended, late, MOST_EVENTS) as changes:
+        with self._events.take(runs, ended, late, MAX_EVENTS) as changes:
             events = [*changes, *timer]
             if not events:
                 return []
@@ -254,13 +254,11 @@ class AdmissionControl:
         subjects: dict[str, list[tuple[Subject, int]]] = {}
         with suppress(Unavailable):
             flows = await self._flows.states() if self._flows else []
-            flows = nlargest(MOST_FLOWS, flows, key=lambda flow: (flow.load.late, flow.load.queued))
+            flows = nlargest(MAX_FLOWS, flows, key=lambda flow: (flow.load.late, flow.load.queued))
             subjects["flow"] = [(flow_subject(flow), flow.load.late_ever) for flow in flows]
             queries = await self._queries.states() if self._queries else []
             queries = [state for state in queries if state.query.state.name != STOPPED]
-            queries = nlargest(
-                MOST_QUERIES, queries, key=lambda state: (state.late, state.load.lag)
-            )
+            queries = nlargest(MAX_QUERIES, queries, key=lambda state: (state.late, state.load.lag))
             subjects["query"] = [(query_subject(state), state.late) for state in queries]
         return subjects
 
@@ -331,7 +329,7 @@ class AdmissionControl:
         return {**self._own_figures, **workers}
 
     async def _snapshot(self) -> Snapshot:
-        runs, late = await self._runs.pending(MOST_RUNS), await self._late_subjects()
+        runs, late = await self._runs.pending(MAX_RUNS), await self._late_subjects()
         subjects = {"run": runs, "tenant": self.traffic.tenants}
         subjects |= {kind: [subject for subject, _ in pairs] for kind, pairs in late.items()}
         return Snapshot(await self._figures(), subjects)

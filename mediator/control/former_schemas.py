@@ -24,8 +24,8 @@ from mediator.schema.name_changes import current_names
 __all__ = ["HEADER", "FormerSchemas", "PinnedUse", "PinnedUses", "Sender"]
 
 
-USES_KEPT: Final = 1_000
-SENDERS_KEPT: Final = 20
+MAX_USES: Final = 1_000
+MAX_SENDERS: Final = 20
 
 Sender: TypeAlias = tuple[str, ...]
 """Tenant and subject of a request; empty where requests are not authenticated."""
@@ -64,8 +64,8 @@ class PinnedUses:
         use = self._uses.setdefault(key, PinnedUse(version, 0, now))
         use.requests, use.last = use.requests + 1, now
         use.senders[sender] = now
-        _bound(use.senders, sender, SENDERS_KEPT)
-        _bound(self._uses, key, USES_KEPT)
+        _bound(use.senders, sender, MAX_SENDERS)
+        _bound(self._uses, key, MAX_USES)
 
     def of(self, database_id: str) -> list[PinnedUse]:
         """Return the uses of a database's versions, lowest version first."""

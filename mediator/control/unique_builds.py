@@ -6,7 +6,7 @@ Order of events, and the state that a crash in between leaves:
 2. the stores are prepared (columns, indexes);                  the hold
 3. the layout gets a *build*: from then on each write, on any   the build, which any client
    replica, claims its values, or is refused;                  continues by the same change;
-4. every object gets its claims, page by page;                  after `KEPT_S` it is abandoned
+4. every object gets its claims, page by page;                  after `ABANDON_AFTER_S` it is abandoned
 5. the schema is put in force, if the build still exists.       nothing
 
 An object whose claim another object holds ends the build, and nothing is changed. Why no duplicate
@@ -38,12 +38,12 @@ from mediator.schema.tightening import unique_constraints
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import TakenClaim
 
-__all__ = ["BUILD_S", "KEPT_S", "Builds", "UniqueBuilds"]
+__all__ = ["ABANDON_AFTER_S", "BUILD_S", "Builds", "UniqueBuilds"]
 
 BUILD_S: Final = 60.0
 """Seconds for which one request makes claims; the next request continues."""
 
-KEPT_S: Final = 600.0
+ABANDON_AFTER_S: Final = 600.0
 """Seconds after which a build that nobody continues is abandoned."""
 
 Builds: TypeAlias = Mapping[str, UniqueBuild]
@@ -121,7 +121,7 @@ class UniqueBuilds:
             await self._put(_with_builds(stored, paused), stored)
         raise Conflict(
             f"Not all objects of {class_name} have claimed their values yet: that takes more than"
-            f" {BUILD_S:g} s. Send the same request again within {KEPT_S:g} s to continue;"
+            f" {BUILD_S:g} s. Send the same request again within {ABANDON_AFTER_S:g} s to continue;"
             " otherwise nothing was changed."
         )
 
@@ -140,7 +140,7 @@ class UniqueBuilds:
         self._follower.adopt_put(moment, put, route)
 
     def _until(self) -> datetime:
-        return datetime.fromtimestamp(self.clock.now(), UTC) + timedelta(seconds=KEPT_S)
+        return datetime.fromtimestamp(self.clock.now(), UTC) + timedelta(seconds=ABANDON_AFTER_S)
 
 
 def _with_builds(

@@ -54,7 +54,7 @@ _UNLINK_BATCH: Final = 1_000
 _GONE: Final = -2
 _NAMES: Final = "portolan:clusters"
 _MESSAGES: Final[TypeAdapter[list[Message]]] = TypeAdapter(list[Message])
-_CONSTANTS: Final = {"MOST_LOGGED": MAX_LOG_ENTRIES, "MOST_RESULTS": MAX_RESULTS}
+_CONSTANTS: Final = {"MAX_LOG_ENTRIES": MAX_LOG_ENTRIES, "MAX_RESULTS": MAX_RESULTS}
 
 
 class RedisClusterStore:

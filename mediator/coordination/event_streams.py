@@ -37,7 +37,7 @@ from mediator.event_streams.port import (
 
 __all__ = ["RedisEventStreams", "StreamBounds"]
 
-KEPT_S: Final = 3600
+BATCH_ID_TTL_S: Final = 3600
 """Seconds for which the id of a batch is remembered."""
 
 RATE_S: Final = 60
@@ -81,14 +81,14 @@ class RedisEventStreams:
         self._base = self._databases.base
         self._bounds = bounds or StreamBounds()
         constants = {
-            "MOST_BEHIND": self._bounds.behind,
+            "MAX_BEHIND": self._bounds.behind,
             "LIVE_MS": round(self._bounds.live_s * 1000),
             "RATE_MS": RATE_S * 1000,
             "RECORDS": 100,
             "TUPLES_A_RECORD": 1000,
             "ENTRIES": 10,
             "FORGOTTEN": 100,
-            "MOST_DROPPED": 1000,
+            "MAX_DROPPED": 1000,
         }
         common = ("appends", "event_streams_common")
         self._scripts = {
@@ -140,7 +140,7 @@ class RedisEventStreams:
         fingerprint: str,
         declared: EventStream | None = None,
     ) -> Appended:
-        return await self._append(key, tuples, (id_, fingerprint, KEPT_S * 1000), declared)
+        return await self._append(key, tuples, (id_, fingerprint, BATCH_ID_TTL_S * 1000), declared)
 
     async def _append(
         self,

@@ -41,24 +41,24 @@ from mediator.model.result_position import ResultPosition
 from mediator.stores.port import RETENTION_S
 
 __all__ = [
-    "KEYS_KEPT_S",
-    "LARGEST_BATCH",
-    "MOST_RESULTS",
-    "RESULTS_KEPT_S",
+    "KEY_RETENTION_S",
+    "MAX_BATCH_MESSAGES",
+    "MAX_RESULTS",
+    "RESULT_RETENTION_S",
     "QueueBounds",
     "RedisMessageQueue",
 ]
 
-LARGEST_BATCH: Final = 500
+MAX_BATCH_MESSAGES: Final = 500
 """Limit of messages in one partition; further ones of its value form another."""
 
-RESULTS_KEPT_S: Final = 3600
+RESULT_RETENTION_S: Final = 3600
 """Seconds for which the result of a message is kept."""
 
-KEYS_KEPT_S: Final = RETENTION_S
+KEY_RETENTION_S: Final = RETENTION_S
 """Seconds for which an Idempotency-Key is kept: as long as stores remember its messages' writes."""
 
-MOST_RESULTS: Final = 10_000
+MAX_RESULTS: Final = 10_000
 """Limit of ended messages per flow that can be followed."""
 
 _SPAN_S: Final = 30
@@ -71,10 +71,10 @@ _FLOW: Final = "flow"
 """The id of the pause under the keys of a flow."""
 
 _CONSTANTS: Final = {
-    "LARGEST_BATCH": LARGEST_BATCH,
-    "RESULT_MS": RESULTS_KEPT_S * 1000,
+    "MAX_BATCH_MESSAGES": MAX_BATCH_MESSAGES,
+    "RESULT_MS": RESULT_RETENTION_S * 1000,
     "LEVEL_DIGITS": LEVEL_DIGITS,
-    "MOST_RESULTS": MOST_RESULTS,
+    "MAX_RESULTS": MAX_RESULTS,
     "SPAN_MS": _SPAN_S * 1000,
     "FLOW": f"'{_FLOW}'",
 }
@@ -156,7 +156,7 @@ class RedisMessageQueue:
     ) -> str | None:
         # Without a key, by a ticket: the driver resends the call if a connection was lost.
         id_, fingerprint = retry or (messages[0].ticket, "")
-        kept_ms = (KEYS_KEPT_S if retry else RETRIED_S) * 1000
+        kept_ms = (KEY_RETENTION_S if retry else RETRIED_S) * 1000
         head = (self.bounds.messages, id_, fingerprint, kept_ms)
         reply = await self._call("enqueue", key, *head, *_rows(messages))
         if reply == _GONE:

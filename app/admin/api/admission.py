@@ -28,12 +28,12 @@ from mediator.admission.installation import INSTALLATION
 from mediator.admission.parser import MAX_CHARACTERS
 from mediator.base.errors import Invalid, Location
 from mediator.base.suggestions import did_you_mean
-from mediator.catalogue.admission import LOG_KEPT, StoredRules
+from mediator.catalogue.admission import MAX_LOG_ENTRIES, StoredRules
 from mediator.control.admission import (
-    MOST_EVENTS,
-    MOST_FLOWS,
-    MOST_QUERIES,
-    MOST_RUNS,
+    MAX_EVENTS,
+    MAX_FLOWS,
+    MAX_QUERIES,
+    MAX_RUNS,
     AdmissionControl,
 )
 
@@ -111,10 +111,10 @@ class SnapshotDocument(Document):
     """A snapshot: figures by the names of their functions, runs, flows, queries, tenants."""
 
     figures: dict[str, _Figure] = Field(default_factory=dict, max_length=len(INSTALLATION.figures))
-    runs: list[RunDocument] = Field(default_factory=list, max_length=MOST_RUNS)
-    flows: list[FlowDocument] = Field(default_factory=list, max_length=MOST_FLOWS)
-    queries: list[QueryDocument] = Field(default_factory=list, max_length=MOST_QUERIES)
-    tenants: list[TenantDocument] = Field(default_factory=list, max_length=MOST_RUNS)
+    runs: list[RunDocument] = Field(default_factory=list, max_length=MAX_RUNS)
+    flows: list[FlowDocument] = Field(default_factory=list, max_length=MAX_FLOWS)
+    queries: list[QueryDocument] = Field(default_factory=list, max_length=MAX_QUERIES)
+    tenants: list[TenantDocument] = Field(default_factory=list, max_length=MAX_RUNS)
 
 
 class DryRunDocument(Document):
@@ -123,7 +123,7 @@ class DryRunDocument(Document):
     rules: str | None = Field(
         None, max_length=MAX_CHARACTERS, description="The rules; null: the stored ones."
     )
-    events: list[EventDocument] = Field(min_length=1, max_length=MOST_EVENTS)
+    events: list[EventDocument] = Field(min_length=1, max_length=MAX_EVENTS)
     snapshot: SnapshotDocument | None = Field(None, description="null: the current one.")
     seed: int = Field(0, ge=0, le=2**31, description="Seed of random choices.")
 
@@ -186,7 +186,7 @@ async def list_log(
     before: Annotated[
         SequenceNumber | None, Query(description="Only entries before this one.")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=LOG_KEPT, description="Entries at most.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_LOG_ENTRIES, description="Entries at most.")] = 100,
 ) -> dict[str, Any]:
     """List rules that have fired on any replica, newest first, with their actions.
 

@@ -22,7 +22,7 @@ from app.http.negotiation import JSON
 from app.security.admin_port import sender, visible
 from mediator.access.model import Principal
 from mediator.base.offload import offload
-from mediator.catalogue.schema_revisions import REVISIONS_KEPT, Author, SchemaRevision
+from mediator.catalogue.schema_revisions import MAX_REVISIONS, Author, SchemaRevision
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.copies import parse_copy
 from mediator.schema.documents import merge_patch
@@ -72,7 +72,7 @@ def _author(request: Request) -> Author | None:
 By = Annotated[Author | None, Depends(_author)]
 Version = Annotated[SequenceNumber, Path()]
 Before = Annotated[SequenceNumber | None, Query(description="Only versions before this one.")]
-Limit = Annotated[int, Query(ge=1, le=REVISIONS_KEPT, description="Revisions at most.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_REVISIONS, description="Revisions at most.")]
 
 
 @router.get("/schemas")

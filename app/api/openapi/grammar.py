@@ -20,7 +20,7 @@ from mediator.query.filter_parser import OPERATORS
 from mediator.schema.ids import FIELD_NAME
 from mediator.standing.parser import MAX_RELATIONS, MAX_WINDOW_S
 from mediator.standing.query_parser import MAX_LAG_LIMIT, MAX_LATENESS_S
-from mediator.standing.query_parser import MAX_NAME_LENGTH as LONGEST_QUERY_NAME
+from mediator.standing.query_parser import MAX_NAME_LENGTH as MAX_QUERY_NAME_LENGTH
 from mediator.views.parser import MAX_COLUMNS, MAX_JOINS, MAX_KEYS, MAX_NAME_LENGTH
 
 __all__ = ["COUNT", "GRAMMAR", "one_of"]
@@ -244,7 +244,7 @@ GRAMMAR: Final[dict[str, Any]] = {
     ),
     "NewStandingQuery": _closed(
         {
-            "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
+            "name": {"type": "string", "maxLength": MAX_QUERY_NAME_LENGTH},
             "relations": {
                 "oneOf": [
                     _array(_TEXT, MAX_RELATIONS, 2),

@@ -19,10 +19,10 @@ SKIPPED: Final = 3_600_000_000
 """Numbers skipped when another server takes over, and microseconds in the ids of streams: more than
 it can have lost."""
 
-VERSIONS_KEPT_S: Final = 900
+VERSION_RETENTION_S: Final = 900
 """Minimum seconds for which the version of an acknowledged change is kept."""
 
-RETIRED_KEPT_S: Final = 86_400
+RETIRED_RETENTION_S: Final = 86_400
 """Minimum seconds for which the append count of a retired replica is kept."""
 
 
@@ -40,8 +40,8 @@ def text_of(*names: str, **constants: object) -> str:
 def script_of(name: str) -> Script:
     """Return a script of the feed."""
     constants = {
-        "VERSIONS_KEPT_S": VERSIONS_KEPT_S,
-        "RETIRED_KEPT_S": RETIRED_KEPT_S,
+        "VERSION_RETENTION_S": VERSION_RETENTION_S,
+        "RETIRED_RETENTION_S": RETIRED_RETENTION_S,
         "SKIPPED": SKIPPED,
         "PARTITIONS": PARTITIONS,
     }

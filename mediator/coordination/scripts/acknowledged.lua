@@ -2,7 +2,7 @@
 -- before may still append them.
 -- KEYS: prefix. ARGV: rows of group of an object, version.
 
-local period = math.floor(redis.call('TIME')[1] / VERSIONS_KEPT_S)
+local period = math.floor(redis.call('TIME')[1] / VERSION_RETENTION_S)
 local versions = base .. 'versions'
 local expiring = versions .. ':' .. period
 for at = 1, #ARGV, 2 do
@@ -12,4 +12,4 @@ for at = 1, #ARGV, 2 do
     redis.call('HSET', expiring, ARGV[at], ARGV[at + 1])
   end
 end
-redis.call('EXPIRE', expiring, 3 * VERSIONS_KEPT_S)
+redis.call('EXPIRE', expiring, 3 * VERSION_RETENTION_S)

@@ -7,9 +7,9 @@
 local writer = ARGV[2]
 if lacks(writer, ARGV[3]) then return { -2, 0 } end
 begin_generation(ARGV[1])
-local period = math.floor(redis.call('TIME')[1] / VERSIONS_KEPT_S)
+local period = math.floor(redis.call('TIME')[1] / VERSION_RETENTION_S)
 local versions = base .. 'versions'
--- With the previous period, a version is known for `VERSIONS_KEPT_S` at least.
+-- With the previous period, a version is known for `VERSION_RETENTION_S` at least.
 local hashes = { versions, versions .. ':' .. period, versions .. ':' .. (period - 1) }
 
 local function is_newer(version, group)

@@ -9,7 +9,7 @@ local append = base .. 'append:' .. relation .. ':' .. ARGV[3]
 local _, appended = known_append(append)
 if appended then return tonumber(appended) end
 local log = base .. 'log:' .. relation
-if redis.call('XLEN', log) + (#ARGV - 4) / 2 > MOST_LOGGED then return -1 end
+if redis.call('XLEN', log) + (#ARGV - 4) / 2 > MAX_LOG_ENTRIES then return -1 end
 local number = tonumber(redis.call('HGET', base .. 'logs', relation .. '/number') or 0)
 -- Kept as text: a number that Lua converts may lose digits.
 local latest = redis.call('HGET', base .. 'logs', relation .. '/latest')

@@ -30,5 +30,5 @@ each(2, function(receiver, body)
 end)
 each(2, function(field, value) redis.call('HSET', record, field, value) end)
 each(1, function(field) redis.call('HDEL', record, field) end)
-each(1, function(body) redis.call('XADD', base .. 'results', 'MAXLEN', '~', MOST_RESULTS, '*', 'r', body) end)
+each(1, function(body) redis.call('XADD', base .. 'results', 'MAXLEN', '~', MAX_RESULTS, '*', 'r', body) end)
 return 1

@@ -88,7 +88,7 @@ end
 
 -- The hash of replicas that were retired some periods ago.
 local function retired(ago)
-  return base .. 'retired:' .. (math.floor(redis.call('TIME')[1] / RETIRED_KEPT_S) - ago)
+  return base .. 'retired:' .. (math.floor(redis.call('TIME')[1] / RETIRED_RETENTION_S) - ago)
 end
 
 -- Whether the feed has lost changes that a writer appended. A writer that was retired, and is

@@ -44,7 +44,7 @@ if full then return {-1, full, oldest and oldest.last + retention - elapsed or 0
 while true do
   local slowest = redis.call('ZRANGE', base .. 'consumed:' .. name, 0, 0, 'WITHSCORES')
   local behind = slowest[1] and last + count - tonumber(slowest[2]) or 0
-  if behind <= MOST_BEHIND then break end
+  if behind <= MAX_BEHIND then break end
   local seen = redis.call('ZSCORE', base .. 'seen:' .. name, slowest[1])
   if seen and elapsed - tonumber(seen) < LIVE_MS then return {-2, behind, slowest[1]} end
   forget(slowest[1])

@@ -3,7 +3,7 @@
 if redis.call('HDEL', base .. 'streams', name) == 0 then return 0 end
 local last = tonumber(redis.call('HGET', state_key, 'last'))
 redis.call('HSET', base .. 'dropped', name, whole(last))
-if redis.call('HLEN', base .. 'dropped') > MOST_DROPPED then
+if redis.call('HLEN', base .. 'dropped') > MAX_DROPPED then
   local highest = 0
   for _, number in ipairs(redis.call('HVALS', base .. 'dropped')) do
     highest = math.max(highest, tonumber(number))

@@ -46,7 +46,7 @@ local function append(level, values, ticket, body, ms)
   if redis.call('HSET', base .. 'waiting', ticket, '') == 0 then redis.call('ZREM', base .. 'dead', ticket) end
   local head = string.format('%.0f %.0f %s ', position, ms, ticket)
   local messages = redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
-  if messages >= LARGEST_BATCH then redis.call('HDEL', base .. 'open', value) end
+  if messages >= MAX_BATCH_MESSAGES then redis.call('HDEL', base .. 'open', value) end
 end
 
 -- Sets what expires, if it is not there. If it is, and lasts longer than it could have been set to,
@@ -73,7 +73,7 @@ local function publish(ticket, outcome)
   digest = digest_after(digest, ticket .. ' ' .. outcome)
   local number = string.format('%.0f', last)
   redis.call('SET', base .. 'digest', number .. '-' .. digest)
-  redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, number .. '-0', 't', ticket, 'o', outcome, 'd', digest)
+  redis.call('XADD', base .. 'results', 'MAXLEN', MAX_RESULTS, number .. '-0', 't', ticket, 'o', outcome, 'd', digest)
 end
 
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.

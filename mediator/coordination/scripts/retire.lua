@@ -10,7 +10,7 @@ for at = 1, #ARGV, 3 do
     local count = redis.call('HGET', base .. 'appends', writer)
     if count then
       redis.call('HSET', retired(0), writer, count)
-      redis.call('EXPIRE', retired(0), 2 * RETIRED_KEPT_S)
+      redis.call('EXPIRE', retired(0), 2 * RETIRED_RETENTION_S)
     end
     redis.call('HDEL', base .. 'appends', writer)
   end

@@ -13,7 +13,7 @@ from mediator.base.observation import AdmissionRulesSet, RuleFired
 from mediator.catalogue.admission import CatalogueAdmission, StoredRules
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers
-from mediator.control.admission import MOST_ACTIONS, AdmissionControl
+from mediator.control.admission import MAX_ACTIONS, AdmissionControl
 from tests.faults.conditions import eventually
 from tests.process.admission.replica import RULES, Replica, following
 from tests.process.service import service
@@ -164,7 +164,7 @@ async def test_the_actions_of_a_tick_are_bounded(replica: Replica) -> None:
 
     await eventually(has_fired)
     outcomes = [a["outcome"] for entry in reversed(await replica.log()) for a in entry["actions"]]
-    assert outcomes == ["done"] * MOST_ACTIONS + ["too many"] * 4
+    assert outcomes == ["done"] * MAX_ACTIONS + ["too many"] * 4
 
 
 async def test_rules_that_trigger_each_other_are_bounded(replica: Replica) -> None:

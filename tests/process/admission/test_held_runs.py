@@ -12,7 +12,7 @@ from sqlalchemy import text, update
 
 from mediator.admission.load import Load
 from mediator.base.errors import PreconditionFailed
-from mediator.catalogue.admission import LOG_KEPT, NO_RULES, CatalogueAdmission
+from mediator.catalogue.admission import MAX_LOG_ENTRIES, NO_RULES, CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
@@ -189,12 +189,12 @@ async def test_one_replica_evaluates_until_its_lease_ends(stored: Stored) -> Non
 
 
 async def test_the_log_is_bounded_and_read_in_pages(stored: Stored) -> None:
-    entries = [{"rule": number} for number in range(LOG_KEPT + 5)]
+    entries = [{"rule": number} for number in range(MAX_LOG_ENTRIES + 5)]
     await stored.admission.record("a", entries[:5])
     await stored.admission.record("b", entries[5:])
     newest = await stored.admission.log(None, 2)
     assert [(entry["rule"], entry["replica"]) for entry in newest] == [(1004, "b"), (1003, "b")]
-    older = await stored.admission.log(newest[-1]["id"], 2 * LOG_KEPT)
+    older = await stored.admission.log(newest[-1]["id"], 2 * MAX_LOG_ENTRIES)
     assert [entry["rule"] for entry in older] == [*range(1002, 4, -1)]
 
 

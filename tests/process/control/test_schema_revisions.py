@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.schema_revisions import REVISIONS_KEPT
+from mediator.catalogue.schema_revisions import MAX_REVISIONS
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.stores.port import SystemConfig
@@ -95,7 +95,7 @@ async def test_revisions_are_read_page_by_page(admin: httpx.AsyncClient) -> None
         (f"{{}}/revisions/{2**63}", 400, "invalid"),
         ("{}/revisions/one", 400, "invalid"),
         ("{}/revisions?limit=0", 400, "invalid"),
-        (f"{{}}/revisions?limit={REVISIONS_KEPT + 1}", 400, "invalid"),
+        (f"{{}}/revisions?limit={MAX_REVISIONS + 1}", 400, "invalid"),
         ("{}/revisions?before=x", 400, "invalid"),
         ("nowhere/revisions", 404, "not-found"),
         ("nowhere/revisions/1", 404, "not-found"),
@@ -133,13 +133,13 @@ async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[Catalogue]
 async def test_only_the_last_revisions_are_kept(catalogue: Catalogue) -> None:
     schemas = CatalogueSchemas(catalogue)
     for name in ("one", "other"):
-        for version in range(1, REVISIONS_KEPT + 3):
+        for version in range(1, MAX_REVISIONS + 3):
             await schemas.put(
                 StoredDatabase(name, name, version, {**EMPTY, "mode": str(version)}, {})
             )
     for name in ("one", "other"):
-        revisions = await schemas.revisions(name, None, 2 * REVISIONS_KEPT)
-        newest = REVISIONS_KEPT + 2
+        revisions = await schemas.revisions(name, None, 2 * MAX_REVISIONS)
+        newest = MAX_REVISIONS + 2
         assert [revision.version for revision in revisions] == [*range(newest, 2, -1)]
         assert await schemas.revision(name, 2) is None
         oldest = await schemas.revision(name, 3)

@@ -16,7 +16,7 @@ import pytest
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, ConstraintViolated, Unavailable
 from mediator.control.claim_sweep import Unique
-from mediator.control.unique_builds import BUILD_S, KEPT_S
+from mediator.control.unique_builds import ABANDON_AFTER_S, BUILD_S
 from mediator.data_plane import port
 from mediator.model.operations import Delete, Outcome, Put, Update
 from mediator.routing.model import ClassRoute
@@ -89,7 +89,7 @@ async def test_a_build_that_nobody_continues_is_abandoned(
     await builds.abandon_overdue()
     assert is_building(mediator, database)
     with monkeypatch.context() as patched:
-        patched.setattr(builds.clock, "now", lambda: time() + KEPT_S + 1)
+        patched.setattr(builds.clock, "now", lambda: time() + ABANDON_AFTER_S + 1)
         await builds.abandon_overdue()
     assert not is_building(mediator, database)
     assert await can_claim(mediator, database, "a@x")
@@ -108,7 +108,7 @@ async def test_a_build_that_is_abandoned_puts_nothing_in_force(
 
     async def abandon_then_put(*change: Any) -> Any:
         with monkeypatch.context() as patched:
-            patched.setattr(builds.clock, "now", lambda: time() + KEPT_S + 1)
+            patched.setattr(builds.clock, "now", lambda: time() + ABANDON_AFTER_S + 1)
             await builds.abandon_overdue()
         await mediator.create(database, "users", "twin", email="a@x")
         return await put_schema(*change)

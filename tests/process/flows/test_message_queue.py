@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
-from mediator.coordination.message_queue import LARGEST_BATCH, QueueBounds, RedisMessageQueue
+from mediator.coordination.message_queue import MAX_BATCH_MESSAGES, QueueBounds, RedisMessageQueue
 from mediator.flows.queue import Batch, End, FlowKey, NoBatch
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -272,7 +272,7 @@ async def test_ten_thousand_values_are_executed_in_order_and_leave_nothing(
 async def test_a_partition_is_never_larger_than_a_batch(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    limit = LARGEST_BATCH
+    limit = MAX_BATCH_MESSAGES
     await queue.enqueue(key, messages("A" * (limit + 1)), None)
     assert [len((await take_batch(queue, key)).messages) for _ in range(2)] == [limit, 1]
 

@@ -17,7 +17,7 @@ from app.api.router import DataApi
 from mediator.base.clock import SystemClock
 from mediator.base.errors import IdempotencyReused
 from mediator.coordination.connecting import connect
-from mediator.coordination.message_queue import KEYS_KEPT_S, RedisMessageQueue
+from mediator.coordination.message_queue import KEY_RETENTION_S, RedisMessageQueue
 from mediator.flows.queue import End, FlowKey
 from mediator.flows.service import FlowService
 from mediator.stores.port import RETENTION_S, SystemConfig
@@ -56,7 +56,7 @@ async def test_a_key_is_known_as_long_as_its_messages_can_be_repeated(
         await queue.enqueue(key, sent, ("key", "another"))
     async with Redis.from_url(redis_config.url) as redis:
         ttl_s = await redis.ttl(key_of(key, "key:key"))
-    assert RETENTION_S == KEYS_KEPT_S >= ttl_s > KEYS_KEPT_S - 3600
+    assert RETENTION_S == KEY_RETENTION_S >= ttl_s > KEY_RETENTION_S - 3600
     assert len((await take_batch(queue, key)).messages) == 1
 
 

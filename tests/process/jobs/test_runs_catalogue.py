@@ -252,7 +252,7 @@ async def test_a_key_makes_one_run(catalogue: RunCatalogue) -> None:
 async def test_the_number_of_queued_runs_is_bounded(
     catalogue: RunCatalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.catalogue.runs.MOST_QUEUED", 2)
+    monkeypatch.setattr("mediator.catalogue.runs.MAX_QUEUED", 2)
     first = await catalogue.submit("k", "print")
     await catalogue.submit()
     with pytest.raises(Unavailable, match="Too many runs"):
@@ -263,8 +263,8 @@ async def test_the_number_of_queued_runs_is_bounded(
 async def test_runs_that_have_ended_do_not_pile_up(
     catalogue: RunCatalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.catalogue.runs.MOST_RUNS", 3)
-    monkeypatch.setattr("mediator.catalogue.run_queue.MOST_KEPT", 1)
+    monkeypatch.setattr("mediator.catalogue.runs.MAX_RUNS", 3)
+    monkeypatch.setattr("mediator.catalogue.run_queue.MAX_ENDED_RUNS", 1)
     ended = [await catalogue.submit() for _ in range(3)]
     for run in ended:
         await catalogue.runs.cancel("club", run.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mediator.catalogue.schema_revisions import REVISIONS_KEPT, SchemaRevision
+from mediator.catalogue.schema_revisions import MAX_REVISIONS, SchemaRevision
 from tests.process.data.pinned.shop import Shop
 from tests.process.service import Service
 
@@ -21,7 +21,7 @@ def restored_shop(service: Service, database: str) -> Shop:
 
 async def history(shop: Shop) -> Sequence[SchemaRevision]:
     control = shop.service.mediator.control
-    return await control.schema_revisions(shop.database, None, 2 * REVISIONS_KEPT)
+    return await control.schema_revisions(shop.database, None, 2 * MAX_REVISIONS)
 
 
 async def versions(shop: Shop) -> list[int]:

@@ -20,7 +20,7 @@ from mediator.archive.files import (
     read_manifest,
     write_manifest,
 )
-from mediator.catalogue.schema_revisions import REVISIONS_KEPT
+from mediator.catalogue.schema_revisions import MAX_REVISIONS
 from mediator.schema.limits import DOCUMENT_DEPTH
 from tests.process.data.pinned.shop import Shop, goods
 from tests.process.operation.backups import Start, back_up, lines_in, restore
@@ -171,7 +171,7 @@ async def test_no_more_versions_are_restored_than_are_kept(
     saved: tuple[Service, Path, str],
 ) -> None:
     service, directory, database = saved
-    newest = REVISIONS_KEPT + 2
+    newest = MAX_REVISIONS + 2
     [line, _] = lines_in(directory / history_file(database))
     lines = [{**line, "version": number} for number in range(1, newest + 1)]
     rewrite(directory, database, lines, newest)

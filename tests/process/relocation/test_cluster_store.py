@@ -112,7 +112,7 @@ async def test_a_split_waits_for_workers_that_are_behind(store: RedisClusterStor
 async def test_a_full_log_refuses_more(
     redis: Redis, store: RedisClusterStore, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_store, "_CONSTANTS", {"MOST_LOGGED": 3, "MOST_RESULTS": 2})
+    monkeypatch.setattr(cluster_store, "_CONSTANTS", {"MAX_LOG_ENTRIES": 3, "MAX_RESULTS": 2})
     small = RedisClusterStore(redis, name)
     await small.layout()
     await small.append("A", [(1.0, {"k": 1}), (2.0, None)])

@@ -13,7 +13,7 @@ from sqlalchemy import update
 from mediator.base.errors import SchemaRetired
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import schema_revisions
-from mediator.control.former_schemas import SENDERS_KEPT, USES_KEPT, PinnedUses
+from mediator.control.former_schemas import MAX_SENDERS, MAX_USES, PinnedUses
 from mediator.stores.port import SystemConfig
 from tests.process.caching.guarded import Guarded
 from tests.process.caching.newspaper import assert_problem
@@ -126,15 +126,15 @@ def test_uses_are_kept_in_bounded_memory() -> None:
             return 1.0
 
     uses = PinnedUses(Clock())
-    for number in range(SENDERS_KEPT + 5):
+    for number in range(MAX_SENDERS + 5):
         uses.note("db", 1, ("acme", str(number)))
     [use] = uses.of("db")
-    assert use.requests == SENDERS_KEPT + 5
-    assert len(use.senders) == SENDERS_KEPT
+    assert use.requests == MAX_SENDERS + 5
+    assert len(use.senders) == MAX_SENDERS
     assert ("acme", "0") not in use.senders
-    for version in range(2, USES_KEPT + 2):
+    for version in range(2, MAX_USES + 2):
         uses.note("db", version, ())
-    assert len(uses.of("db")) == USES_KEPT
+    assert len(uses.of("db")) == MAX_USES
     assert uses.of("db")[0].version == 2
 
 
