@@ -6,7 +6,7 @@ Order of events, and the state that a crash in between leaves:
 2. the stores are prepared (columns, indexes);                  the hold
 3. the layout gets a *build*: from then on each write, on any   the build, which any client
    replica, claims its values, or is refused;                  continues by the same change;
-4. every object gets its claims, page by page;                  after `ABANDON_AFTER_S` it is abandoned
+4. every object gets its claims, page by page;                  abandoned after `ABANDON_AFTER_S`
 5. the schema is put in force, if the build still exists.       nothing
 
 An object whose claim another object holds ends the build, and nothing is changed. Why no duplicate
