@@ -65,7 +65,7 @@ async def run(options: Options) -> Measured:
 async def _open_stage() -> AsyncIterator[Stage]:
     async with embedded_fleet("full") as (fleet, directory):
         settings = on_embedded(MediatorSettings(durability="full"), fleet.endpoints)
-        caching = CacheSettings(sketch="redis", cache_longest_s=10.0)
+        caching = CacheSettings(sketch="redis", cache_max_ttl_s=10.0)
         steady, restarted = (Instance(settings, caching=caching) for _ in range(2))
         async with started((steady, restarted)):
             yield Stage(directory, fleet, steady, restarted)

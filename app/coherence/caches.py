@@ -304,12 +304,12 @@ class Caches:
 
 def sketch_limits(settings: CacheSettings) -> SketchLimits:
     return SketchLimits(
-        longest_ttl_s=settings.cache_longest_s,
+        max_ttl_s=settings.cache_max_ttl_s,
         margin_s=settings.cache_margin_s,
         layers=settings.cache_layers,
         lease_s=settings.write_lease_s,
         queries=settings.cache_queries,
-        purge_again_s=settings.purge_again_s if settings.purge else None,
+        purge_repeat_s=settings.purge_repeat_s if settings.purge else None,
     )
 
 

@@ -49,12 +49,12 @@ _log = logging.getLogger("portolan.coherence")
 def make_estimator(settings: CacheSettings) -> TtlEstimator:
     constraints = Constraints(settings.cache_false_positives, settings.cache_invalidations_per_s)
     memory = Memory(margin_s=settings.cache_margin_s)
-    max_ttl_s = settings.cache_longest_s
+    max_ttl_s = settings.cache_max_ttl_s
     match settings.cache_estimator:
         case "static":
             return Static()
         case "cate":
-            return Cate(CateSettings(longest_s=max_ttl_s, constraints=constraints), memory)
+            return Cate(CateSettings(max_ttl_s=max_ttl_s, constraints=constraints), memory)
         case "learner":
             return Learner(LearnerSettings(max_ttl_s, constraints=constraints), memory)
 
@@ -85,7 +85,7 @@ class EstimatorUpdates:
     async def update_terms(self) -> None:
         model = self._model()
         if model is not self._updated_model:
-            self._estimator.set_terms(_terms(model, self._sketch.limits.longest_ttl_s))
+            self._estimator.set_terms(_terms(model, self._sketch.limits.max_ttl_s))
             self._updated_model = model
 
     async def exchange(self) -> None:

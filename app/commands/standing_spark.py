@@ -71,7 +71,7 @@ def event_streams(
     database: Database,
     state: State,
     *,
-    most: Annotated[
+    max_tuples: Annotated[
         int, typer.Option(min=1, help="Maximum tuples of a stream in a batch, with --follow.")
     ] = 50_000,
     consumer: Annotated[
@@ -97,7 +97,9 @@ def event_streams(
         # All streams, read or not: the number of streams is part of a checkpoint.
         names = sorted(plan.workload.streams)
         # Without --follow, one batch has all present tuples, whose number Spark does not limit.
-        return event_stream_tuples(session, database, names, most if follow else None, consumer)
+        return event_stream_tuples(
+            session, database, names, max_tuples if follow else None, consumer
+        )
 
     _, (plan,) = plan_queries(file, "shared", intermediates, replicas, limit_s)
     _execute(plan, read_streams, state, retention_s, lateness_s, follow=follow)

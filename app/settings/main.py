@@ -270,7 +270,7 @@ class CacheSettings(BaseSettings):
     sketch_valid_s: float = Field(
         60.0, gt=0, le=86_400, description="Seconds for which a client may use a filter."
     )
-    cache_longest_s: float = Field(
+    cache_max_ttl_s: float = Field(
         600.0, gt=0, le=86_400, description="Longest TTL of a cached answer, in seconds."
     )
     cache_margin_s: float = Field(
@@ -307,7 +307,7 @@ class CacheSettings(BaseSettings):
     purge: list[PurgeTarget] = Field(
         default_factory=list, description="Caches to purge, as a JSON list."
     )
-    purge_again_s: PositiveFloat = Field(
+    purge_repeat_s: PositiveFloat = Field(
         30.0,
         description="Longest time in seconds that a cache takes to fetch an answer; after it, a"
         " purge is repeated.",

@@ -18,7 +18,7 @@ class PurgeRequest(BaseModel):
     headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], str] = {}
     body: JsonValue = None
     separator: Literal[" ", ",", ", "] = " "
-    most: Annotated[int, Field(ge=1, le=10_000)] = 200
+    max_tags: Annotated[int, Field(ge=1, le=10_000)] = 200
 
 
 class PurgeTarget(BaseModel):

@@ -97,7 +97,7 @@ async def _reads(redis: Redis, url: str, keys: Sequence[str]) -> float:
 async def _sketch_with_copies(
     redis: Redis, url: str, keys: Sequence[str]
 ) -> AsyncIterator[tuple[RedisSketch, Partition]]:
-    limits = SketchLimits(longest_ttl_s=2 * _TTL_S)
+    limits = SketchLimits(max_ttl_s=2 * _TTL_S)
     sketch, partition = RedisSketch(url, limits, _SHAPE, _NAMESPACE), _some_partition()
     try:
         await sketch.create(partition)

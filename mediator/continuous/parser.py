@@ -132,7 +132,7 @@ class _Operators:
             node.error("must have either range_s or rows")
         range_s, rows = None, None
         if node["rows"].given:
-            rows = node["rows"].integer(1, least=1, most=MAX_ROWS)
+            rows = node["rows"].integer(1, minimum=1, maximum=MAX_ROWS)
         else:
             range_s = _number(node["range_s"], MIN_SLIDE_S, MAX_WINDOW_S, "seconds")
             if range_s > MAX_SLIDES * self._slide_s:
@@ -147,7 +147,7 @@ class _Operators:
         input_ = self._operator(node["of"])
         if input_ is None:
             return None
-        nodes = node["select"].elements(MAX_COMPARISONS, least=1)
+        nodes = node["select"].elements(MAX_COMPARISONS, min_elements=1)
         where = [_comparison(element, input_.fields) for element in nodes]
         return Select(
             name, input_, tuple(comparison for comparison in where if comparison), selectivity

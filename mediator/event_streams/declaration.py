@@ -41,7 +41,7 @@ def parse_stream(document: Any) -> EventStream:
     types = _types(node["attributes"])
     bounds = f"{MIN_RETENTION_S:g} to {MAX_RETENTION_S:g} seconds"
     retention_s = node["retention_s"].read(DEFAULT_RETENTION_S, _is_retention, bounds)
-    max_tuples = node["most_tuples"].integer(DEFAULT_TUPLES, least=1, most=MAX_TUPLES)
+    max_tuples = node["most_tuples"].integer(DEFAULT_TUPLES, minimum=1, maximum=MAX_TUPLES)
     if node.errors:
         raise invalid(node.errors)
     typed = {attribute: type_ for attribute, type_ in types.items() if type_ is not None}

@@ -134,7 +134,7 @@ class StreamReport:
 class EventStreams(Protocol):
     """The streams of all databases. Every method raises `Unavailable`."""
 
-    async def declare(self, key: StreamKey, stream: EventStream, most: int) -> bool:
+    async def declare(self, key: StreamKey, stream: EventStream, limit: int) -> bool:
         """Store a stream; false if its name is taken.
 
         Raises:

@@ -23,7 +23,7 @@ def read_condition(node: Node) -> Condition:
     is_range = any(node[name].given for name in RANGE)
     if node["equals"].given is is_range:
         node.error("must have equals, or a range of numbers by ge, lt, or both")
-    elements = node["equals"].elements(MAX_CASES, least=1)
+    elements = node["equals"].elements(MAX_CASES, min_elements=1)
     values = tuple(element.value for element in elements if check_depth(element))
     minimum, below = (node[name].read(None, _is_number, "a number") for name in RANGE)
     if minimum is not None and below is not None and minimum >= below:

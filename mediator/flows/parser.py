@@ -146,7 +146,7 @@ class _PlanParser:
         self._remaining = MAX_OPERATORS
 
     def read(self, node: Node) -> Plan:
-        elements = node.elements(MAX_OPERATORS, least=2)
+        elements = node.elements(MAX_OPERATORS, min_elements=2)
         if not elements:
             if not node.errors:
                 node.error(f"must have 2 to {MAX_OPERATORS} elements")
@@ -294,7 +294,7 @@ class _PlanParser:
         branches: list[_Names] = []
         cases = tuple(
             self._case(element, _branch(names, branches), depth)
-            for element in node["cases"].elements(MAX_CASES, least=1)
+            for element in node["cases"].elements(MAX_CASES, min_elements=1)
         )
         needs = _needs(names, names_in(on))
         if (attribute := _attribute(names, on)) is not None:

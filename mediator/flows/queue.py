@@ -201,7 +201,7 @@ class MessageQueue(Protocol):
     """The queues of all flows. Every method raises `Unavailable`, with an unknown outcome."""
 
     async def put_flow(
-        self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
+        self, key: FlowKey, document: Mapping[str, Any], bound_s: float, limit: int
     ) -> bool:
         """Store a flow with its latency bound; false if its database has `most` already."""
 
@@ -286,13 +286,13 @@ class MessageQueue(Protocol):
             ordered: Whether messages end only by `release`, in order of arrival.
         """
 
-    async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
+    async def next_held(self, key: FlowKey, token: str, limit: int) -> list[Ended]:
         """Return the held messages that are next in order; none if another worker sends them.
 
         Args:
             key: The flow's.
             token: The worker's token.
-            most: Maximum messages; fewer if they exceed a MiB.
+            limit: Maximum messages; fewer if they exceed a MiB.
         """
 
     async def release(
@@ -303,7 +303,7 @@ class MessageQueue(Protocol):
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         """Return the state of a message; None: unknown, or its result is no longer kept."""
 
-    async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
+    async def dead_letters(self, key: FlowKey, after: int, limit: int) -> list[DeadLetter]:
         """Return dead letters after a position."""
 
     async def set_level(self, key: FlowKey, level: int) -> None:
@@ -312,7 +312,9 @@ class MessageQueue(Protocol):
         Does nothing for a removed flow.
         """
 
-    async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
+    async def results(
+        self, key: FlowKey, after: ResultPosition | None, limit: int
+    ) -> EndedMessages:
         """Return the messages that ended after a position; None: from the oldest known on.
 
         Raises:

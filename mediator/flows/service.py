@@ -222,12 +222,16 @@ class FlowService:
             raise NotFound(detail)
         return state
 
-    async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
+    async def results(
+        self, key: FlowKey, after: ResultPosition | None, limit: int
+    ) -> EndedMessages:
         """Return messages that ended after a position; raises `PositionGone`, `NotFound`."""
-        return await self._queue.results(key, after, most)
+        return await self._queue.results(key, after, limit)
 
-    async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
-        return await self._queue.dead_letters(key, after, most)
+    async def dead_letters(
+        self, key: FlowKey, after: int = 0, limit: int = 100
+    ) -> list[DeadLetter]:
+        return await self._queue.dead_letters(key, after, limit)
 
     async def replay(self, key: FlowKey, flow: Flow, *, expired: bool = False) -> Replayed:
         """Queue at most `MAX_MESSAGES` dead letters again.

@@ -84,7 +84,7 @@ def _parse_reverse_join(node: Node, schema: Schema, scope: NameScope, joins: Par
         target.name,
         filter=FilterParser(inner).read(node["filter"]),
         order=tuple(order for order, _ in parse_order(node["order"], inner)),
-        limit=node["limit"].integer(DEFAULT_JOINED, least=1, most=MAX_JOINED),
+        limit=node["limit"].integer(DEFAULT_JOINED, minimum=1, maximum=MAX_JOINED),
         fields=parse_fields(node["fields"], class_, is_known=False),
     )
     if alias is not None:

@@ -77,15 +77,15 @@ class Node:
                 self[name].error("is required")
         return self
 
-    def members(self, most: int, pattern: re.Pattern[str]) -> Iterator[tuple[str, Node]]:
+    def members(self, max_members: int, pattern: re.Pattern[str]) -> Iterator[tuple[str, Node]]:
         """Yield the members of an object with user-defined names; bad names are reported."""
         if not self.given:
             return
         if not isinstance(self.value, dict):
             self.error("must be an object")
             return
-        if len(self.value) > most:
-            self.error(f"must have at most {most} members")
+        if len(self.value) > max_members:
+            self.error(f"must have at most {max_members} members")
             return
         for name in self.value:
             member = self[name]
@@ -94,15 +94,15 @@ class Node:
             else:
                 member.error(f"must be named like {pattern.pattern}")
 
-    def elements(self, most: int, least: int = 0) -> list[Node]:
+    def elements(self, max_elements: int, min_elements: int = 0) -> list[Node]:
         """Return the elements of an array; none if it is absent."""
         if not self.given:
             return []
         if not isinstance(self.value, list):
             self.error("must be an array")
             return []
-        if not least <= len(self.value) <= most:
-            self.error(f"must have {least} to {most} elements")
+        if not min_elements <= len(self.value) <= max_elements:
+            self.error(f"must have {min_elements} to {max_elements} elements")
             return []
         return [Node(element, self, self.errors, index) for index, element in enumerate(self.value)]
 
@@ -115,10 +115,10 @@ class Node:
         self.error(f"must be {expected}")
         return default
 
-    def integer(self, default: int, *, least: int, most: int) -> int:
-        """Return an integer from least to most, inclusive."""
-        expected = f"an integer from {least} to {most}"
-        value = self.read(default, lambda v: type(v) is int and least <= v <= most, expected)
+    def integer(self, default: int, *, minimum: int, maximum: int) -> int:
+        """Return an integer from minimum to maximum, inclusive."""
+        expected = f"an integer from {minimum} to {maximum}"
+        value = self.read(default, lambda v: type(v) is int and minimum <= v <= maximum, expected)
         return int(value)
 
     def boolean(self) -> bool:

@@ -100,7 +100,9 @@ class _QueryParser:
             class_name=self._class.name,
             filter=filter_,
             order=tuple(order for order, _ in levels),
-            limit=node["limit"].integer(min(DEFAULT_LIMIT, max_limit), least=1, most=max_limit),
+            limit=node["limit"].integer(
+                min(DEFAULT_LIMIT, max_limit), minimum=1, maximum=max_limit
+            ),
             fields=parse_fields(node["fields"], self._class),
             joins=tuple(joins.single),
             list_joins=tuple(joins.lists),

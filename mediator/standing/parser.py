@@ -58,7 +58,7 @@ def parse_workload(document: Any) -> Workload:
         _selectivities(node["selectivities"], streams),
         _sizes(node["sizes"], streams),
     )
-    parallelism = node["parallelism"].integer(1, least=1, most=MAX_PARALLELISM)
+    parallelism = node["parallelism"].integer(1, minimum=1, maximum=MAX_PARALLELISM)
     if node.errors:
         raise invalid(node.errors)
     return Workload(streams, queries, statistics, parallelism)
@@ -87,7 +87,7 @@ def parse_tuple(document: Any, streams: Mapping[str, Stream]) -> StreamTuple:
 def _stream(node: Node) -> Stream:
     node.shape(required=("attributes", "rate"))
     names = set()
-    for element in node["attributes"].elements(MAX_ATTRIBUTES, least=1):
+    for element in node["attributes"].elements(MAX_ATTRIBUTES, min_elements=1):
         name = element.read("", _is_name, f"named like {FIELD_NAME.pattern}")
         if name in names:
             element.error("is named twice")
@@ -108,7 +108,7 @@ def _query(node: Node, streams: Mapping[str, Stream]) -> Join:
 
 def _relations(node: Node, streams: Mapping[str, Stream]) -> frozenset[str]:
     names: set[str] = set()
-    for element in node.elements(MAX_RELATIONS, least=2):
+    for element in node.elements(MAX_RELATIONS, min_elements=2):
         name = element.value if isinstance(element.value, str) else ""
         if name not in streams:
             element.unknown(f"there is no stream {name}", name, streams)
@@ -123,7 +123,7 @@ def parse_predicates(
 ) -> frozenset[Predicate]:
     """Read pairs of attributes of these relations; None: of any stream."""
     predicates = set()
-    for element in node.elements(MAX_PREDICATES, least=1):
+    for element in node.elements(MAX_PREDICATES, min_elements=1):
         predicate = _predicate(element, streams, relations)
         if predicate is not None:
             predicates.add(predicate)

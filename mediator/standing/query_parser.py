@@ -47,7 +47,7 @@ def parse_query(document: Any, schema: Schema, streams: Mapping[str, EventStream
     lateness_s = _lateness(node["lateness_s"])
     join = _join(node["predicates"], sources, schema, streams, window_s)
     _check_retention(node["window_s"], window_s, sources.values(), streams)
-    max_lag = node["max_lag"].integer(DEFAULT_MAX_LAG, least=1, most=MAX_LAG_LIMIT)
+    max_lag = node["max_lag"].integer(DEFAULT_MAX_LAG, minimum=1, maximum=MAX_LAG_LIMIT)
     into = None
     if node["into"].given:
         into = parse_destination(node["into"], sources, schema, streams)
@@ -66,7 +66,7 @@ def _sources(node: Node, schema: Schema, streams: Mapping[str, EventStream]) -> 
     """Read a list of event streams, or an object of sources by alias."""
     sources: dict[str, Source] = {}
     if isinstance(node.value, list):
-        for element in node.elements(MAX_RELATIONS, least=2):
+        for element in node.elements(MAX_RELATIONS, min_elements=2):
             if (source := parse_name(element, "stream", streams)) is not None:
                 _add(sources, element, source.name, source)
         return sources

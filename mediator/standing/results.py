@@ -215,7 +215,7 @@ class StoredResult(NamedTuple):
 class StandingResults(Protocol):
     """The shared state of all standing queries. Every method raises `Unavailable`."""
 
-    async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
+    async def put_query(self, key: QueryKey, query: StoredQuery, limit: int) -> bool:
         """Store a query; false if its database already has `most`."""
 
     async def databases(self) -> set[str]:

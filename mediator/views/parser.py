@@ -162,7 +162,7 @@ class _ViewParser:
         if not node.given:
             return {name: scope.find(name) for name in ("id", *self._class.fields)}
         columns: dict[str, ResolvedPath] = {}
-        for element in node.elements(MAX_COLUMNS, least=1):
+        for element in node.elements(MAX_COLUMNS, min_elements=1):
             target = resolve_path(element, scope)
             if target is not None and element.value in columns:
                 element.error("appears twice")

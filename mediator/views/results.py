@@ -120,7 +120,7 @@ class ViewResults(Protocol):
     """The shared state of all views. Every method raises `Unavailable`."""
 
     async def put_view(
-        self, key: ViewKey, view: View, most: int, created: datetime = EPOCH
+        self, key: ViewKey, view: View, limit: int, created: datetime = EPOCH
     ) -> bool:
         """Store a view; false if its database already has `most`."""
 

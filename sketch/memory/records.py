@@ -89,7 +89,7 @@ class OwedPurges:
     """
 
     def __init__(self, limits: SketchLimits) -> None:
-        repeat_s = limits.purge_again_s
+        repeat_s = limits.purge_repeat_s
         self._repeat_us = None if repeat_s is None else microseconds(repeat_s)
         self._step_us = repeat_step_us(limits)
         self._lease_us = microseconds(limits.purge_lease_s)

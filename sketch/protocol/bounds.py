@@ -65,7 +65,7 @@ def by_partition(purges: Iterable[Purge]) -> dict[Partition, list[Purge]]:
 
 
 REPEAT_INSTANTS: Final = 4
-"""Repeated purges are delayed to the next of this many instants in each `purge_again_s`."""
+"""Repeated purges are delayed to the next of this many instants in each `purge_repeat_s`."""
 
 
 def microseconds(seconds: float) -> int:
@@ -74,7 +74,7 @@ def microseconds(seconds: float) -> int:
 
 def lifetime_us(limits: SketchLimits) -> int:
     """Return the time after which no copy ever handed out is fresh (microseconds)."""
-    current = limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
+    current = limits.layers * microseconds(limits.max_ttl_s) + microseconds(limits.margin_s)
     return max(current, microseconds(limits.earlier_lifetime_s))
 
 
@@ -82,8 +82,8 @@ def granted_us(limits: SketchLimits, ttl_s: float) -> int:
     """Return the longest TTL that may be granted; 0 for one that is not a positive number."""
     if not isfinite(ttl_s) or ttl_s <= 0:
         return 0
-    return microseconds(min(ttl_s, limits.longest_ttl_s))
+    return microseconds(min(ttl_s, limits.max_ttl_s))
 
 
 def repeat_step_us(limits: SketchLimits) -> int:
-    return max(1, microseconds(limits.purge_again_s or 0.0) // REPEAT_INSTANTS)
+    return max(1, microseconds(limits.purge_repeat_s or 0.0) // REPEAT_INSTANTS)

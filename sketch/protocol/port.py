@@ -57,7 +57,7 @@ class SketchLimits:
     """The limits of a sketch's promises and size.
 
     Attributes:
-        longest_ttl_s: No copy is ever granted a longer TTL (seconds).
+        max_ttl_s: No copy is ever granted a longer TTL (seconds).
         margin_s: M of docs/protocol.md: the maximum time between `report_read` and the receipt
             by the last cache, with one second of rounding for each layer.
         layers: Shared caches in a row that do not send a copy's age; their lifetimes add up.
@@ -69,21 +69,21 @@ class SketchLimits:
             result becomes cacheable.
         expired_at_once: At least this many expired keys can leave the filter during one call; twice
             as many as the call names, if that is more, so that expired keys do not pile up.
-        purge_again_s: F of docs/protocol.md, the longest time a cache may take to fill: a purge is
+        purge_repeat_s: F of docs/protocol.md, the longest time a cache may take to fill: a purge is
             repeated after it; None: nothing is purged, and no purges are stored.
         purge_lease_s: The time after which a taken but unacknowledged purge is handed out again.
         earlier_lifetime_s: How long copies that were handed out under earlier limits may be fresh;
             a sketch that was lost does not know those limits (seconds).
     """
 
-    longest_ttl_s: float = 600.0
+    max_ttl_s: float = 600.0
     margin_s: float = 5.0
     layers: int = 1
     lease_s: float = 30.0
     keys: int = 1_000_000
     queries: int = 10_000
     expired_at_once: int = 100
-    purge_again_s: float | None = None
+    purge_repeat_s: float | None = None
     purge_lease_s: float = 10.0
     earlier_lifetime_s: float = 0.0
 
@@ -225,7 +225,7 @@ class Purge:
 class PurgeQueue(Protocol):
     """Purges to be sent, stored by the sketch: `end` adds the keys that `begin` returned as held.
 
-    A purge is due at once, and repeated `purge_again_s` later, because a fill that was under way
+    A purge is due at once, and repeated `purge_repeat_s` later, because a fill that was under way
     brings the old version back. It ends with the last copy of its key. Every call raises
     `SketchUnavailable` and nothing else.
     """

@@ -84,8 +84,8 @@ class TagApi:
         headers: ``{tags}`` in a value is replaced by the tags, ``{secret}`` by the secret.
         body: Its JSON body, if it has one. A text ``"{tags}"`` is replaced by the list of the tags.
         separator: Between tags in a header field.
-        most: Tags that a request may name. Servers bound the size of header fields, commonly to 8
-            KiB, or 240 tags.
+        max_tags: Tags of a request. Servers bound the size of header fields, commonly to 8 KiB, or
+            240 tags.
     """
 
     name: str
@@ -95,14 +95,14 @@ class TagApi:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     separator: str = " "
-    most: int = 200
+    max_tags: int = 200
 
 
 class TagPurger(_HttpPurger):
     """Purges by tags; raises `ValueError` for an address or a secret that cannot be used."""
 
     def __init__(self, api: TagApi, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        super().__init__(api.name, api.most, transport)
+        super().__init__(api.name, api.max_tags, transport)
         self._api = api
         self._url = checked_url(api.url)
         self._secret = checked_secret(api.secret)
@@ -143,7 +143,7 @@ def fastly(name: str, service: str, key: str, api: str = "https://api.fastly.com
     """Purge a Fastly service; a batch of its API has at most 256 keys."""
     headers = {"Fastly-Key": _KEY_PLACEHOLDER}
     body = {"surrogate_keys": _TAGS_PLACEHOLDER}
-    return TagApi(name, f"{api}/service/{service}/purge", key, "POST", headers, body, most=256)
+    return TagApi(name, f"{api}/service/{service}/purge", key, "POST", headers, body, max_tags=256)
 
 
 def cloudflare(name: str, zone: str, token: str) -> TagApi:
@@ -154,7 +154,7 @@ def cloudflare(name: str, zone: str, token: str) -> TagApi:
     url = f"https://api.cloudflare.com/client/v4/zones/{zone}/purge_cache"
     headers = {"Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
     body = {"tags": _TAGS_PLACEHOLDER}
-    return TagApi(name, url, token, "POST", headers, body, most=30)
+    return TagApi(name, url, token, "POST", headers, body, max_tags=30)
 
 
 _CONCURRENT_REQUESTS: Final = 20

@@ -39,7 +39,7 @@ class PurgingLimits:
     attempts: int = 3
     deadline_s: float = 2.0
     first_wait_s: float = 0.1
-    longest_wait_s: float = 30.0
+    max_wait_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class PurgeSender:
             self._on_event(PurgerChanged(name, down=True))
         # From half the pause to all of it, so that replicas do not retry at the same moment.
         doubled = self._limits.first_wait_s * 2.0 ** min(self._failures, 30)
-        pause = min(doubled, self._limits.longest_wait_s) * (1 + self._timing.chance()) / 2
+        pause = min(doubled, self._limits.max_wait_s) * (1 + self._timing.chance()) / 2
         self._failures += 1
         self._paused_until = self._timing.clock() + pause
 

@@ -57,12 +57,12 @@ class AdaptiveSettings:
     """How TTLs of one class are estimated.
 
     Attributes:
-        longest_s: The longest TTL that may be granted (TTL_max).
+        max_ttl_s: The longest TTL that may be granted (TTL_max).
         weights: The cost of a wrong TTL.
         constraints: Bounds of TTLs, whatever the rates.
     """
 
-    longest_s: float = 600.0
+    max_ttl_s: float = 600.0
     weights: Weights = field(default=Weights())
     constraints: Constraints = field(default=Constraints())
 

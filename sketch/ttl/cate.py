@@ -45,8 +45,8 @@ def estimated_ttl_s(
     A `write_rate` of 0 means that it was never written.
     """
     if write_rate <= 0:
-        return settings.longest_s
-    max_quantile = -expm1(-write_rate * settings.longest_s)
+        return settings.max_ttl_s
+    max_quantile = -expm1(-write_rate * settings.max_ttl_s)
     weighted = miss_rate * settings.weights.miss_per_invalidation
     # Capped before the penalty: otherwise it would not affect records that are mostly read.
     p = min(_quantile(weighted, write_rate, settings), max_quantile)
@@ -54,7 +54,7 @@ def estimated_ttl_s(
         p *= settings.constraints.penalty(violation)
     if p <= 0:
         return 0.0
-    return settings.longest_s if p >= max_quantile else -log1p(-p) / write_rate
+    return settings.max_ttl_s if p >= max_quantile else -log1p(-p) / write_rate
 
 
 def _quantile(misses: float, writes: float, settings: CateSettings) -> float:

@@ -22,13 +22,13 @@ _SLOPE_STEPS: Final = 4
 model, not replace it."""
 
 _COARSE_FACTOR: Final = 2.0
-_MIN_LONGEST_S: Final = 1.0
+_MAX_TTL_LOW_S: Final = 1.0
 """The longest TTL is never shorter."""
 
 _SLOPE_TRUST: Final = 100.0
 """At first, overruling the model's slope takes evidence of this many misses."""
 
-_LONGEST_TRUST: Final = 1.0
+_MAX_TTL_TRUST: Final = 1.0
 """There is no prior for the longest TTL: little evidence shortens it."""
 
 
@@ -86,15 +86,15 @@ class LearnedParameters:
 
     Attributes:
         slope: The factor of the model's TTLs.
-        longest_s: The longest TTL (TTL_max).
+        max_ttl_s: The longest TTL (TTL_max).
     """
 
-    __slots__ = ("longest_s", "slope")
+    __slots__ = ("max_ttl_s", "slope")
 
-    def __init__(self, longest_s: float, copies: int) -> None:
+    def __init__(self, max_ttl_s: float, copies: int) -> None:
         self.slope = Parameter(1.0, _FINE_FACTOR, _SLOPE_STEPS, _SLOPE_STEPS, copies, _SLOPE_TRUST)
-        self.longest_s = Parameter(
-            longest_s, _COARSE_FACTOR, _halvings(longest_s), 0, copies, _LONGEST_TRUST
+        self.max_ttl_s = Parameter(
+            max_ttl_s, _COARSE_FACTOR, _halvings(max_ttl_s), 0, copies, _MAX_TTL_TRUST
         )
 
     def adjust(self, belief: Belief, outcome: SampleOutcome) -> None:
@@ -104,20 +104,20 @@ class LearnedParameters:
         cost if they are not.
         """
         best_s, unused_s = belief.best_s, belief.unused_s
-        slope, longest_s = self.slope.value, self.longest_s.value
+        slope, max_ttl_s = self.slope.value, self.max_ttl_s.value
         model_ttl_s = slope * best_s + unused_s
-        ttls_s = [min(model_ttl_s, candidate) for candidate in self.longest_s.candidates]
-        self.longest_s.adjust(cost(ttl_s, belief, outcome) for ttl_s in ttls_s)
+        ttls_s = [min(model_ttl_s, candidate) for candidate in self.max_ttl_s.candidates]
+        self.max_ttl_s.adjust(cost(ttl_s, belief, outcome) for ttl_s in ttls_s)
         # The slope is evaluated as if the rates were right: without the accesses after the write.
         until_write = outcome._replace(after=None)
         ttls_s = [
-            min(candidate * best_s + unused_s, longest_s) for candidate in self.slope.candidates
+            min(candidate * best_s + unused_s, max_ttl_s) for candidate in self.slope.candidates
         ]
         self.slope.adjust(cost(ttl_s, belief, until_write) for ttl_s in ttls_s)
 
 
-def _halvings(longest_s: float) -> int:
-    return int(log2(longest_s / _MIN_LONGEST_S)) if _MIN_LONGEST_S < longest_s < inf else 0
+def _halvings(max_ttl_s: float) -> int:
+    return int(log2(max_ttl_s / _MAX_TTL_LOW_S)) if _MAX_TTL_LOW_S < max_ttl_s < inf else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Learner(Adaptive[LearnerSettings]):
         if free_s > _LONG_SHARE * model.best_s:
             # Until the key leaves the filter, copies answer only clients that have revalidated
             # them; another request comes by then, and a TTL that ends then keeps it no longer.
-            ttl_s = min(free_s, settings.longest_s)
+            ttl_s = min(free_s, settings.max_ttl_s)
             return TtlProposal(ttl_s, -expm1(-ttl_s * key_rates.writes))
         proposal = _proposal(
             model._replace(unused_s=max(in_filter_s, self._memory.transit_s)), parameters
@@ -199,7 +199,7 @@ class Learner(Adaptive[LearnerSettings]):
         parameters = self._parameters.get(partition)
         if parameters is None:
             parameters = self._parameters[partition] = LearnedParameters(
-                settings.longest_s, settings.copies
+                settings.max_ttl_s, settings.copies
             )
         return parameters
 
@@ -226,7 +226,7 @@ def _model(key_rates: KeyRates, settings: LearnerSettings) -> Belief:
 def _proposal(belief: Belief, parameters: LearnedParameters) -> TtlProposal:
     """Return the TTL by a belief: 0 if it costs more than it saves."""
     ttl_s = min(
-        parameters.slope.value * belief.best_s + belief.unused_s, parameters.longest_s.value
+        parameters.slope.value * belief.best_s + belief.unused_s, parameters.max_ttl_s.value
     )
     writes = ttl_s * belief.writes
     written = -expm1(-writes)

@@ -60,7 +60,7 @@ class TtlGranted(NamedTuple):
 class Terms(NamedTuple):
     """Terms of a class: its longest TTL, in seconds, and the cost of a wrong TTL."""
 
-    longest_s: float
+    max_ttl_s: float
     weights: Weights
 
 

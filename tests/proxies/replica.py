@@ -52,7 +52,7 @@ class Plan:
     purge: list[dict[str, str]] = field(default_factory=list)
     skew_s: float = 0.0
     lease_s: float = 3.0
-    purge_again_s: float = 2.0
+    purge_repeat_s: float = 2.0
 
 
 @dataclass
@@ -139,13 +139,13 @@ class Replica:
 async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
     """Run a replica on a port that the kernel picks."""
     settings = CacheSettings.model_validate(
-        {"purge": plan.purge, "purge_again_s": plan.purge_again_s, "write_lease_s": plan.lease_s}
+        {"purge": plan.purge, "purge_repeat_s": plan.purge_repeat_s, "write_lease_s": plan.lease_s}
     )
     limits = SketchLimits(
-        longest_ttl_s=settings.cache_longest_s,
+        max_ttl_s=settings.cache_max_ttl_s,
         margin_s=settings.cache_margin_s,
         lease_s=plan.lease_s,
-        purge_again_s=plan.purge_again_s if plan.purge else None,
+        purge_repeat_s=plan.purge_repeat_s if plan.purge else None,
     )
     clock = SkewedClock(plan.skew_s)
     sketch = SteppedSketch(plan.sketch_url, limits, FilterShape(), plan.namespace, timeout_s=10.0)

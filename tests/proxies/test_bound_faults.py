@@ -42,7 +42,7 @@ async def world(
         purged=True,
         sketch_url=server.url,
         skew_s=-HOUR_S,
-        purge_again_s=MAX_FILL_S,
+        purge_repeat_s=MAX_FILL_S,
     ) as opened:
         yield opened
 

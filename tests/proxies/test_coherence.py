@@ -83,7 +83,7 @@ async def world_of(stack: AsyncExitStack, *systems: SystemConfig, purged: bool) 
     settings = {"port": str(port)}
     if purged:
         target = {"name": "edge", "kind": "varnish", "at": cache.url, "token": cache.token}
-        settings |= {"purge": json.dumps([target]), "purge_again_s": "1"}
+        settings |= {"purge": json.dumps([target]), "purge_repeat_s": "1"}
     service = Service.on(configs, url, redis.url, **settings)
     service.ports = (str(port), "0")
     await stack.enter_async_context(service.running())

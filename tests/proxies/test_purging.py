@@ -36,7 +36,7 @@ PARTITION = Partition("news", "articles")
 TTL_S = 10_000.0
 F_S = 100.0
 LEASE_S = 10.0
-QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05, deadline_s=60.0)
+QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, max_wait_s=0.05, deadline_s=60.0)
 
 
 class Writes:
@@ -45,7 +45,7 @@ class Writes:
     def __init__(self) -> None:
         self._now_us = 1_800_000_000_000_000
         self._tokens = 0
-        limits = SketchLimits(longest_ttl_s=TTL_S, purge_again_s=F_S, purge_lease_s=LEASE_S)
+        limits = SketchLimits(max_ttl_s=TTL_S, purge_repeat_s=F_S, purge_lease_s=LEASE_S)
         self.sketch = MemorySketch(limits, FilterShape(8_192, 4, 7), lambda: self._now_us)
 
     def advance(self, seconds: float) -> None:
@@ -210,7 +210,7 @@ async def test_purges_that_a_purger_misses_end_with_the_copies(writes: Writes) -
 
 
 async def test_a_hanging_purger_does_not_delay_others(writes: Writes) -> None:
-    limits = replace(QUICK, batch=2, deadline_s=0.2, first_wait_s=1_000.0, longest_wait_s=1_000.0)
+    limits = replace(QUICK, batch=2, deadline_s=0.2, first_wait_s=1_000.0, max_wait_s=1_000.0)
     good, hanging = ScriptedPurger("good"), ScriptedPurger("hanging", hanging=True)
     keys = [f"articles/{number}#main" for number in range(40)]
     async with purging(writes, good, hanging, limits=limits):
@@ -234,7 +234,7 @@ async def test_a_slow_purger_gets_a_bounded_number_of_batches(writes: Writes) ->
 
 async def test_no_purge_is_taken_while_every_purger_fails(writes: Writes) -> None:
     failing = ScriptedPurger("failing", broken=True)
-    limits = replace(QUICK, batch=1, attempts=1, first_wait_s=1_000.0, longest_wait_s=1_000.0)
+    limits = replace(QUICK, batch=1, attempts=1, first_wait_s=1_000.0, max_wait_s=1_000.0)
     async with purging(writes, failing, limits=limits):
         await writes.write("articles/a#main")
         await until(lambda: failing.attempts == 1)
@@ -291,7 +291,7 @@ async def test_pauses_double_up_to_the_maximum_and_are_spread(
     writes: Writes, chance: float, share: float
 ) -> None:
     purger, time = ScriptedPurger("one", broken=True), PassingTime(chance)
-    limits = PurgingLimits(attempts=6, first_wait_s=1.0, longest_wait_s=8.0, look_every_s=0.01)
+    limits = PurgingLimits(attempts=6, first_wait_s=1.0, max_wait_s=8.0, look_every_s=0.01)
     worker = Purging(
         writes.sketch, [purger], lambda: [PARTITION], lambda event: None, limits, time.timing
     )
@@ -324,7 +324,7 @@ async def test_purging_now_is_confirmed_by_all_and_leaves_the_queue_responsible(
 async def test_purging_now_ends_at_its_deadline_and_skips_recently_failed_purgers(
     writes: Writes,
 ) -> None:
-    limits = PurgingLimits(first_wait_s=1_000.0, longest_wait_s=1_000.0)
+    limits = PurgingLimits(first_wait_s=1_000.0, max_wait_s=1_000.0)
     slow, bad = ScriptedPurger("slow", hanging=True), ScriptedPurger("bad", broken=True)
     worker = Purging(writes.sketch, [slow, bad], lambda: [PARTITION], lambda event: None, limits)
     assert not await worker.purge_now("news", ["articles/a#main"], 0.05)

@@ -192,7 +192,7 @@ async def world_on(
     purged: bool,
     sketch_url: str = "",
     skew_s: float = 0.0,
-    purge_again_s: float = 2.0,
+    purge_repeat_s: float = 2.0,
 ) -> AsyncIterator[World]:
     """Run a replica on systems, with caches before it."""
     redis, postgres, _ = systems
@@ -205,7 +205,7 @@ async def world_on(
             sketch_url=sketch_url or redis.url,
             namespace=unique("sketch"),
             skew_s=skew_s,
-            purge_again_s=purge_again_s,
+            purge_repeat_s=purge_repeat_s,
         )
         forwarder = await enter(_forwarder())
         caches = (await enter(varnish(forwarder.url)), await enter(nginx(forwarder.url)))

@@ -121,7 +121,7 @@ export type Options = {
    * The maximum of attempts, and the pauses between them. `keyInUseS` (30 by default): how long a write whose
    * connection was lost is retried while the service still works on its first attempt.
    */
-  retries?: { attempts?: number; firstPauseS?: number; longestPauseS?: number; keyInUseS?: number };
+  retries?: { attempts?: number; firstPauseS?: number; maxPauseS?: number; keyInUseS?: number };
   /** Replaces the global `fetch`. */
   fetch?: typeof fetch;
 };

@@ -15,10 +15,10 @@ export class Attempts {
   #maxPauseS;
   #keyInUseS;
 
-  constructor({ attempts = 4, firstPauseS = 0.1, longestPauseS = 5, keyInUseS = 30 } = {}) {
-    this.#pauses = pausesS(attempts - 1, firstPauseS, longestPauseS);
+  constructor({ attempts = 4, firstPauseS = 0.1, maxPauseS = 5, keyInUseS = 30 } = {}) {
+    this.#pauses = pausesS(attempts - 1, firstPauseS, maxPauseS);
     this.#spreadS = firstPauseS;
-    this.#maxPauseS = longestPauseS;
+    this.#maxPauseS = maxPauseS;
     this.#keyInUseS = attempts > 1 ? keyInUseS : 0;
   }
 

@@ -37,14 +37,14 @@ class Retries:
         attempts: The maximum of requests, including the first one, except those that wait for a
             key. With one attempt nothing is retried.
         first_pause_s: The longest pause after the first lost connection; it doubles (seconds).
-        longest_pause_s: The longest pause; a service that asks for more gets no other attempt.
+        max_pause_s: The longest pause; a service that asks for more gets no other attempt.
         key_in_use_s: How long in total a write whose connection was lost is retried while the
             service still works on its first attempt, for at most some 10 s (seconds).
     """
 
     attempts: int = 4
     first_pause_s: float = 0.1
-    longest_pause_s: float = 5.0
+    max_pause_s: float = 5.0
     key_in_use_s: float = 30.0
 
 
@@ -58,9 +58,9 @@ class Attempts:
     def __init__(self, call: Call[Any], retries: Retries) -> None:
         self._call = call
         count = retries.attempts if call.repeatable else 1
-        self._max_pause_s = retries.longest_pause_s
+        self._max_pause_s = retries.max_pause_s
         self._spread_s = retries.first_pause_s
-        self._pauses = pauses_s(count - 1, retries.first_pause_s, retries.longest_pause_s)
+        self._pauses = pauses_s(count - 1, retries.first_pause_s, retries.max_pause_s)
         self._key_in_use_s = retries.key_in_use_s if count > 1 else 0.0
 
     def pause_after_failure(self, failure: Exception) -> float:

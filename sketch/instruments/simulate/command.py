@@ -36,7 +36,7 @@ _Clients = Annotated[int, typer.Option(min=1, help="Clients that share them.")]
 _Caches = Annotated[str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")]
 _Bound = Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")]
 _Margin = Annotated[float, typer.Option(min=0, help="M in seconds.")]
-_LongestTtl = Annotated[float, typer.Option(min=0.1, help="The longest TTL in seconds.")]
+_MaxTtl = Annotated[float, typer.Option(min=0.1, help="Maximum TTL in seconds.")]
 _Origin = Annotated[
     str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
 ]
@@ -66,7 +66,7 @@ def simulate(
     caches: _Caches = "client,cdn",
     bound: _Bound = 1.0,
     margin: _Margin = 0.0,
-    longest: _LongestTtl = 600.0,
+    max_ttl: _MaxTtl = 600.0,
     origin: _Origin = "constant(86.54)",
     estimator: _EstimatorName = "all",
     ratio: _Ratio = "linear",
@@ -90,7 +90,7 @@ def simulate(
     work = YcsbWorkload(shares, operations, records, rate, clients, warm_up=warm_up)
     estimators = tuple(name for name in ESTIMATORS if estimator in (name, "all"))
     try:
-        world = _world(work, caches, origin, (bound, margin, longest), seed)
+        world = _world(work, caches, origin, (bound, margin, max_ttl), seed)
         question = Question(_weights(weights), ratio, starts, estimators)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -110,7 +110,7 @@ def _world(
     from sketch.instruments.simulate.world import World, layers_of
 
     has_client, layers = layers_of(caches)
-    bound, margin, longest = limits
+    bound, margin, max_ttl = limits
     return World(
         work,
         client_caches=has_client,
@@ -118,7 +118,7 @@ def _world(
         origin_one_way=parse(origin),
         bound_s=bound,
         margin_s=margin,
-        longest_s=longest,
+        max_ttl_s=max_ttl,
         seed=seed,
     )
 

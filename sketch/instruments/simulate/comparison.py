@@ -19,21 +19,21 @@ from sketch.ttl.rates import Memory
 __all__ = ["ESTIMATORS", "EstimatorResult", "Question", "SimulationReport", "compare"]
 
 _SLOPE_STEP: Final = 0.05
-_LONGEST_FACTOR: Final = 2.0
-_MIN_LONGEST_S: Final = 0.1
-_MAX_LONGEST_S: Final = 600.0
+_MAX_TTL_FACTOR: Final = 2.0
+_MAX_TTL_LOW_S: Final = 0.1
+_MAX_TTL_HIGH_S: Final = 600.0
 _MAX_STEPS: Final = 50
 """From each starting point."""
 
 
 class Optimum(NamedTuple):
     slope: float
-    longest_s: float
+    max_ttl_s: float
     cost: float
     evaluations: int
 
 
-_LEVELS: Final = 1 + int(log(_MAX_LONGEST_S / _MIN_LONGEST_S, _LONGEST_FACTOR))
+_LEVELS: Final = 1 + int(log(_MAX_TTL_HIGH_S / _MAX_TTL_LOW_S, _MAX_TTL_FACTOR))
 
 _Point = tuple[int, int]
 """Steps of the slope from 0, and steps of the longest TTL down from its maximum."""
@@ -71,7 +71,7 @@ def hill_climbing(cost: Callable[[float, float], float], starts: int, seed: int)
 
 def _settings_at(point: _Point) -> tuple[float, float]:
     slope, level = point
-    return slope * _SLOPE_STEP, _MAX_LONGEST_S * _LONGEST_FACTOR**-level
+    return slope * _SLOPE_STEP, _MAX_TTL_HIGH_S * _MAX_TTL_FACTOR**-level
 
 
 def _neighbours(point: _Point) -> Iterator[_Point]:
@@ -164,7 +164,7 @@ class SimulationReport:
             "caches": ["client"] * world.client_caches + [layer.name for layer in world.layers],
             "bound_s": world.bound_s,
             "margin_s": world.margin_s,
-            "longest_s": world.longest_s,
+            "max_ttl_s": world.max_ttl_s,
             "filter": asdict(world.shape),
             "seed": world.seed,
             "weights": asdict(self.question.weights),
@@ -199,15 +199,15 @@ def best_static(prepared: Prepared, question: Question, on_step: OnStep) -> Esti
             runs[ttl_s] = simulate(prepared, lambda _: Static(ttl_s))
         return runs[ttl_s].tally.cost(question.weights)
 
-    ttls_s, ttl_s = [0.0], prepared.world.longest_s
+    ttls_s, ttl_s = [0.0], prepared.world.max_ttl_s
     while ttl_s >= _MIN_TTL_S:
         ttls_s.append(ttl_s)
         ttl_s /= _GRID
     best, step = min(ttls_s, key=cost), _GRID
     for _ in range(_REFINEMENTS if best > 0 else 0):
         step **= 0.5
-        longest = prepared.world.longest_s
-        best = min((best, best / step, min(best * step, longest)), key=cost)
+        max_ttl_s = prepared.world.max_ttl_s
+        best = min((best, best / step, min(best * step, max_ttl_s)), key=cost)
     tried = sorted((ttl_s, cost(ttl_s)) for ttl_s in runs)
     return EstimatorResult("static", cost(best), {"ttl_s": best}, runs[best], tried)
 
@@ -215,31 +215,31 @@ def best_static(prepared: Prepared, question: Question, on_step: OnStep) -> Esti
 def best_cate(prepared: Prepared, question: Question, on_step: OnStep) -> EstimatorResult:
     memory = Memory(margin_s=prepared.world.margin_s)
 
-    def run(slope: float, longest_s: float) -> SimulationRun:
-        on_step(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
-        settings = CateSettings(longest_s, ratio=question.ratio, slope=slope)
+    def run(slope: float, max_ttl_s: float) -> SimulationRun:
+        on_step(f"cate, slope {slope:.2f}, longest {max_ttl_s:.3g} s")
+        settings = CateSettings(max_ttl_s, ratio=question.ratio, slope=slope)
         return simulate(prepared, lambda _: Cate(settings, memory))
 
-    def cost(slope: float, longest_s: float) -> float:
-        return run(slope, longest_s).tally.cost(question.weights)
+    def cost(slope: float, max_ttl_s: float) -> float:
+        return run(slope, max_ttl_s).tally.cost(question.weights)
 
     optimum = hill_climbing(cost, question.starts, prepared.world.seed)
-    parameters = {"ratio": question.ratio, "slope": optimum.slope, "longest_s": optimum.longest_s}
-    best_run = run(optimum.slope, optimum.longest_s)
+    parameters = {"ratio": question.ratio, "slope": optimum.slope, "max_ttl_s": optimum.max_ttl_s}
+    best_run = run(optimum.slope, optimum.max_ttl_s)
     return EstimatorResult(
         "cate", optimum.cost, {**parameters, "evaluations": optimum.evaluations}, best_run
     )
 
 
 def _learner(prepared: Prepared, question: Question, _: OnStep) -> EstimatorResult:
-    settings = LearnerSettings(prepared.world.longest_s, question.weights)
+    settings = LearnerSettings(prepared.world.max_ttl_s, question.weights)
     memory = Memory(margin_s=prepared.world.margin_s)
     run = simulate(prepared, lambda _: Learner(settings, memory))
     assert isinstance(run.estimator, Learner)
     learned = {
         "slope": [parameters.slope.value for parameters in run.estimator.parameters.values()],
-        "longest_s": [
-            parameters.longest_s.value for parameters in run.estimator.parameters.values()
+        "max_ttl_s": [
+            parameters.max_ttl_s.value for parameters in run.estimator.parameters.values()
         ],
         "regret": [asdict(regret) for regret in run.estimator.regrets.values()],
     }

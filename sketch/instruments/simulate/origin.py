@@ -26,11 +26,9 @@ class Origin:
     def __init__(
         self, world: World, keys: list[tuple[str]], estimator: TtlEstimator, tally: SimulationCounts
     ) -> None:
-        limits = SketchLimits(
-            longest_ttl_s=world.longest_s, margin_s=world.margin_s, keys=len(keys)
-        )
+        limits = SketchLimits(max_ttl_s=world.max_ttl_s, margin_s=world.margin_s, keys=len(keys))
         self._partition = MemoryPartition(limits, world.shape, 0, fresh=True)
-        self._longest_s, self._shape = world.longest_s, world.shape
+        self._max_ttl_s, self._shape = world.max_ttl_s, world.shape
         self._margin_s = world.margin_s
         self._keys = keys
         self._records = world.workload.records
@@ -46,7 +44,7 @@ class Origin:
         """Return the version, and when copies of it end."""
         names = self._keys[key]
         now = int(now_s * 1e6)
-        ttl_s = min(self._estimator.ttl_s(PARTITION, names, now_s), self._longest_s)
+        ttl_s = min(self._estimator.ttl_s(PARTITION, names, now_s), self._max_ttl_s)
         ttl = self._partition.report_read(now, names, int(ttl_s * 1e6))
         self._estimator.missed(PARTITION, names, now_s, ttl / 1e6)
         end_s = (now + ttl) / 1e6

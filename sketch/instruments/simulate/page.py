@@ -216,7 +216,7 @@ def _describe_world(comparison: SimulationReport) -> str:
         f"{work.mix.about}: {work.operations:,} operations{_warm_up(work)} of"
         f" {work.clients} clients on {work.records:,} records, {work.ops_per_s:g} in a second;"
         f" caches: {', '.join(caches) or 'none'}; bound Δ = {world.bound_s:g} s; TTLs up to"
-        f" {world.longest_s:g} s; seed {world.seed}. Cost of an access ="
+        f" {world.max_ttl_s:g} s; seed {world.seed}. Cost of an access ="
         f" {weights.invalidation:g} · invalidations + {weights.stale:g} · stale reads +"
         f" {weights.miss:g} · reads at the origin, each by accesses,"
         f" + {weights.false_positives:g} · false positive rate."

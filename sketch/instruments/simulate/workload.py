@@ -52,7 +52,7 @@ WORKLOADS: Final[dict[str, Mix]] = {
 class YcsbWorkload:
     """The clients' operations: each starts at a random instant, at a random client.
 
-    `warm_up` operations come first and are not counted. A scan has any length up to `longest_scan`.
+    `warm_up` operations come first and are not counted. A scan has up to `max_scan_length` records.
     """
 
     mix: Mix = WORKLOADS["b"]
@@ -60,7 +60,7 @@ class YcsbWorkload:
     records: int = 1_000
     ops_per_s: float = 200.0
     clients: int = 10
-    longest_scan: int = 100
+    max_scan_length: int = 100
     warm_up: int = 0
 
 
@@ -93,7 +93,7 @@ def schedule(workload: YcsbWorkload, random: np.random.Generator) -> Schedule:
     key = _keys(workload, newest, random)
     key = np.where(kind == _INSERT, newest, key)
     client = random.integers(0, workload.clients, count)
-    length = np.where(kind == _SCAN, random.integers(1, workload.longest_scan + 1, count), 1)
+    length = np.where(kind == _SCAN, random.integers(1, workload.max_scan_length + 1, count), 1)
     length = np.minimum(length, newest - key + 1)
     count_start_s = begin[min(workload.warm_up, count - 1)]
     return _expand(begin, kind, key, client, length, int(newest[-1]) + 1, count_start_s)

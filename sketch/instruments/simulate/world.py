@@ -59,7 +59,7 @@ class World:
         bound_s: Δ: no client uses an older filter.
         shape: Shape of the filter.
         margin_s: M: how long the sketch considers a copy fresh after its end.
-        longest_s: The longest TTL of a copy, whatever the estimator.
+        max_ttl_s: The longest TTL of a copy, whatever the estimator.
         seed: Seed of the random numbers.
     """
 
@@ -72,5 +72,5 @@ class World:
     bound_s: float = 1.0
     shape: FilterShape = field(default=FilterShape())
     margin_s: float = 0.0
-    longest_s: float = 600.0
+    max_ttl_s: float = 600.0
     seed: int = 1

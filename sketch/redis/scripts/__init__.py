@@ -27,7 +27,7 @@ def script_of(limits: SketchLimits, shape: FilterShape) -> Script:
 
 
 def _constants(limits: SketchLimits, shape: FilterShape) -> str:
-    repeat_s = limits.purge_again_s
+    repeat_s = limits.purge_repeat_s
     numbers = {
         "FILTER_BITS": shape.bits,
         "HASHES": shape.hashes,

@@ -133,7 +133,7 @@ class SchemaMatchingSpec(Specification):
             ontology; or several of these.
         feedback: Rows `left`, `right`, `accepted`: decisions of users, as in `decisions`.
         min_confidence: The minimum confidence of the correspondences in the result.
-        longest_path: Maximum relations of a path in the background graph.
+        max_path_length: Maximum relations of a path in the background graph.
         min_path_score: The minimum score of such a path.
     """
 
@@ -144,7 +144,7 @@ class SchemaMatchingSpec(Specification):
     decisions: Annotated[tuple[Decision, ...], Field(max_length=_MAX_DECISIONS)] = ()
     assignment: Assignment = Assignment.ONE_TO_ONE
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.5
-    longest_path: Annotated[int, Field(ge=1, le=4)] = 2
+    max_path_length: Annotated[int, Field(ge=1, le=4)] = 2
     min_path_score: Annotated[float, Field(ge=0, le=1)] = 0.6
 
     @model_validator(mode="after")

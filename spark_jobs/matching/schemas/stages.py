@@ -183,7 +183,7 @@ def _field_candidates(
 
     def query(candidate: str, other: str) -> Path | None:
         return background.query(
-            candidate, other, max_length=spec.longest_path, min_score=spec.min_path_score
+            candidate, other, max_length=spec.max_path_length, min_score=spec.min_path_score
         )
 
     def progress(done: int) -> None:

@@ -25,8 +25,8 @@ from tests.process.sketch.sketches import has
 
 PARTITION = Partition("news", "articles")
 A, B = "articles/1#text", "articles/2#text"
-LONG = SketchLimits(longest_ttl_s=600.0, lease_s=30.0)
-SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
+LONG = SketchLimits(max_ttl_s=600.0, lease_s=30.0)
+SHORT = SketchLimits(max_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
 SHAPE = FilterShape(bits=8192)
 
 
@@ -196,7 +196,7 @@ from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis.server import RedisSketch
 
 async def write():
-    limits = SketchLimits(longest_ttl_s=600.0, lease_s=float(sys.argv[2]))
+    limits = SketchLimits(max_ttl_s=600.0, lease_s=float(sys.argv[2]))
     sketch = RedisSketch(sys.argv[1], limits, FilterShape(bits=8192), timeout_s=60.0)
     partition = Partition(*sys.argv[3:5])
     await asyncio.gather(*(sketch.begin(partition, [key], "of " + key) for key in sys.argv[5:]))

@@ -16,7 +16,7 @@ from tests.faults.conditions import eventually
 
 PARTITION = Partition("news", "articles")
 KEY = "articles/1#text"
-SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
+SHORT = SketchLimits(max_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
 
 
 class Listener:

@@ -90,7 +90,7 @@ async def paper_on(
     """Open a new database, or another replica of the service of `peer`."""
     settings = settings.model_copy(update={"cache_margin_s": MARGIN_S})
     limits = SketchLimits(
-        longest_ttl_s=settings.cache_longest_s,
+        max_ttl_s=settings.cache_max_ttl_s,
         margin_s=settings.cache_margin_s,
         lease_s=settings.write_lease_s,
         queries=settings.cache_queries,

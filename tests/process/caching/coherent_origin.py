@@ -158,7 +158,7 @@ class Origin:
 
     def restart_sketch(self, *, fresh: bool = True) -> None:
         """Forget the sketch, as a restart would."""
-        limits = SketchLimits(margin_s=0.0, longest_ttl_s=60.0)
+        limits = SketchLimits(margin_s=0.0, max_ttl_s=60.0)
         self.sketch = MemorySketch(limits, SHAPE, self.clock_us, fresh=fresh)
 
     def clock_us(self) -> int:

@@ -34,7 +34,7 @@ async def settings(
 
 def caching(redis_config: SystemConfig, max_ttl_s: float, sketch: str = "redis") -> CacheSettings:
     url = redis_config.url
-    members = {"sketch": sketch, "sketch_url": url, "cache_longest_s": max_ttl_s}
+    members = {"sketch": sketch, "sketch_url": url, "cache_max_ttl_s": max_ttl_s}
     return CacheSettings.model_validate({**members, "cache_margin_s": MARGIN_S})
 
 

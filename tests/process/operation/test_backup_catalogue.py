@@ -116,7 +116,7 @@ async def test_rows_of_the_catalogue_come_back_once(
 
 @pytest.fixture
 async def caches(redis_config: SystemConfig) -> AsyncIterator[Caches]:
-    instance = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
+    instance = make_caches(CacheSettings(sketch="redis", cache_max_ttl_s=60.0), redis_config.url)
     assert instance is not None
     yield instance
     await instance.stop()

@@ -9,7 +9,7 @@ from tests.process.sketch.sketches import PARTITION, World
 
 __all__ = ["LIMITS", "SATURATED_S", "A", "B", "Make", "cache", "write_keys"]
 
-LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, purge_again_s=8.0)
+LIMITS = SketchLimits(max_ttl_s=100.0, margin_s=5.0, lease_s=30.0, purge_repeat_s=8.0)
 SATURATED_S = 105.0
 A, B = "articles/1#text", "articles/2#text"
 Make = Callable[..., Awaitable[World]]

@@ -123,7 +123,7 @@ async def test_a_partition_is_kept_while_copies_from_before_a_loss_may_be_fresh(
     world: World,
 ) -> None:
     await world.sketch.invalidate(PARTITION)
-    await world.advance(LIMITS.longest_ttl_s + LIMITS.margin_s - 0.001)
+    await world.advance(LIMITS.max_ttl_s + LIMITS.margin_s - 0.001)
     assert not await world.sketch.remove(PARTITION)
     await world.advance(0.001)
     assert await world.sketch.remove(PARTITION)
@@ -262,7 +262,7 @@ class NoSystems:
 
 
 SHORT = SketchLimits(
-    longest_ttl_s=1.0, margin_s=4.0, lease_s=0.5, purge_again_s=0.5, purge_lease_s=0.1
+    max_ttl_s=1.0, margin_s=4.0, lease_s=0.5, purge_repeat_s=0.5, purge_lease_s=0.1
 )
 
 

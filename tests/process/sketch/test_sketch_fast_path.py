@@ -22,7 +22,7 @@ from sketch.protocol.port import (
 from tests.process.sketch.sketches import PARTITION, RedisWorld, redis_world
 
 LIMITS = SketchLimits(
-    longest_ttl_s=20.0, margin_s=2.0, layers=2, lease_s=6.0, purge_again_s=4.0, keys=3
+    max_ttl_s=20.0, margin_s=2.0, layers=2, lease_s=6.0, purge_repeat_s=4.0, keys=3
 )
 KEYS = [f"articles/{number}#ü" for number in range(4)]
 A, B, C, D = KEYS
@@ -148,7 +148,7 @@ async def test_a_key_that_is_no_longer_cached_leaves_the_filter_when_its_write_e
     redis_config: SystemConfig,
 ) -> None:
     """It is still a member when its write starts, as others expire first, but no cache holds it."""
-    limits = SketchLimits(longest_ttl_s=20.0, margin_s=0.0, expired_at_once=1)
+    limits = SketchLimits(max_ttl_s=20.0, margin_s=0.0, expired_at_once=1)
     world = await redis_world(redis_config.url, limits)
     try:
         await world.sketch.create(PARTITION)

@@ -19,7 +19,7 @@ from tests.process.caching.cached_paper import Paper
 from tests.process.service import field_on, unique
 from tests.process.sketch.sketches import PARTITION, World, memory_world, redis_world
 
-LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0)
+LIMITS = SketchLimits(max_ttl_s=100.0, margin_s=5.0, lease_s=30.0)
 A, Q = "articles/1#text", key_of_query("articles", "title=q")
 
 

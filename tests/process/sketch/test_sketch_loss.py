@@ -142,7 +142,7 @@ async def test_ttls_of_former_settings_are_waited_for_after_a_loss(
     redis_config: SystemConfig,
 ) -> None:
     world = await redis_world(redis_config.url, LIMITS)
-    shorter = world.other(SketchLimits(longest_ttl_s=1.0), SHAPE)
+    shorter = world.other(SketchLimits(max_ttl_s=1.0), SHAPE)
     try:
         await lose_a_cached_key(world)
         assert (await shorter.snapshot([PARTITION])).revalidate_all
@@ -158,7 +158,7 @@ async def test_ttls_of_former_settings_are_waited_for_after_a_loss(
 async def test_ttls_of_former_settings_that_a_sketch_has_lost_are_waited_for(
     make: Make,
 ) -> None:
-    world = await make(SketchLimits(longest_ttl_s=1.0, earlier_lifetime_s=SATURATED_S))
+    world = await make(SketchLimits(max_ttl_s=1.0, earlier_lifetime_s=SATURATED_S))
     await world.lose(everything=True)
     assert (await world.snapshot()).revalidate_all
     await world.advance(SATURATED_S - 1e-6)

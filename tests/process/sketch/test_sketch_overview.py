@@ -27,7 +27,7 @@ from tests.process.sketch.sketches import (
     redis_world,
 )
 
-LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=10.0, purge_again_s=30.0)
+LIMITS = SketchLimits(max_ttl_s=100.0, margin_s=5.0, lease_s=10.0, purge_repeat_s=30.0)
 A, B, C = "articles/1#text", "articles/2#text", "articles/3#text"
 
 

@@ -76,7 +76,7 @@ async def test_unacknowledged_purges_are_handed_out_again(world: World) -> None:
 async def test_a_purge_that_is_handed_out_again_keeps_its_ticket_until_it_is_due_again(
     make: Make,
 ) -> None:
-    world = await make(SketchLimits(purge_again_s=100.0, purge_lease_s=10.0))
+    world = await make(SketchLimits(purge_repeat_s=100.0, purge_lease_s=10.0))
     await cache(world, A, ttl_s=600.0)
     await write_keys(world, A)
     await world.advance(0.001)
@@ -155,7 +155,7 @@ async def test_purges_of_many_partitions_are_limited(world: World) -> None:
 
 
 async def test_without_proxies_no_purges_are_kept(make: Make) -> None:
-    world = await make(SketchLimits(purge_again_s=None))
+    world = await make(SketchLimits(purge_repeat_s=None))
     await cache(world, A)
     await write_keys(world, A)
     await world.advance(1.0)

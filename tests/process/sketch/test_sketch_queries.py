@@ -11,7 +11,7 @@ from sketch.protocol.keys import canonical_query, key_of_query, query_of_key
 from sketch.protocol.port import EndResult, ResultChanges, SketchLimits
 from tests.process.sketch.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
-LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_again_s=8.0)
+LIMITS = SketchLimits(max_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_repeat_s=8.0)
 TTL_S = 15.0
 A = "articles/1#text"
 Q, R = (key_of_query("articles", f"title={letter}") for letter in "qr")

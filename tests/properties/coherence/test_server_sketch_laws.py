@@ -30,11 +30,11 @@ from sketch.protocol.port import CacheGrant, EndResult, ResultChanges, SketchLim
 from tests.process.sketch.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(
-    longest_ttl_s=20.0,
+    max_ttl_s=20.0,
     margin_s=2.0,
     lease_s=6.0,
     expired_at_once=1,
-    purge_again_s=4.0,
+    purge_repeat_s=4.0,
     purge_lease_s=3.0,
 )
 US = 1_000_000

@@ -72,7 +72,7 @@ def test_no_ttl_costs_less_than_the_best(r: float, a: float, s: float, other: fl
 def estimators(seed: int) -> list[Cate | Learner]:
     memory = Memory(keys=3)
     return [
-        Cate(CateSettings(longest_s=MAX_TTL_S, constraints=BOUNDED), memory=memory, seed=seed),
+        Cate(CateSettings(max_ttl_s=MAX_TTL_S, constraints=BOUNDED), memory=memory, seed=seed),
         Learner(LearnerSettings(MAX_TTL_S, constraints=BOUNDED), memory=memory, seed=seed),
     ]
 

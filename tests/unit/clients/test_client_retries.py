@@ -25,7 +25,7 @@ from portolan_client import (
     Unreachable,
 )
 
-RETRIES = Retries(attempts=3, first_pause_s=0, longest_pause_s=5, key_in_use_s=4)
+RETRIES = Retries(attempts=3, first_pause_s=0, max_pause_s=5, key_in_use_s=4)
 SUCCESS = httpx.Response(200, json={"id": "a"})
 ODD_KEY = '"sale" \\ 7'
 

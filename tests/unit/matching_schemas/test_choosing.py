@@ -122,7 +122,7 @@ TABLE = {"table": {"class": "people"}}
         ({"left": {}}, "/left"),
         ({"right": {**TABLE, "ontology": {"class": "texts"}}}, "/right"),
         ({"right": {"ontology": {"class": "texts"}}}, "/right"),
-        ({"longest_path": 5}, "/longest_path"),
+        ({"max_path_length": 5}, "/max_path_length"),
         ({"min_confidence": 1.5}, "/min_confidence"),
         ({"assignment": "all"}, "/assignment"),
         ({"decisions": [{"left": "a", "right": "b"}]}, "/decisions/0/accepted"),

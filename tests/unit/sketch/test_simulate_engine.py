@@ -28,7 +28,7 @@ ESTIMATORS: dict[str, Estimators] = {
 
 
 def world(letter: str = "a", **members: Any) -> World:
-    work = YcsbWorkload(WORKLOADS[letter], operations=4_000, records=100, longest_scan=5)
+    work = YcsbWorkload(WORKLOADS[letter], operations=4_000, records=100, max_scan_length=5)
     return World(work, **members)
 
 

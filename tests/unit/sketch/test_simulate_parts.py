@@ -63,7 +63,7 @@ def test_invalid_latencies(text: str) -> None:
 
 
 def draw_schedule(letter: str) -> Schedule:
-    work = YcsbWorkload(WORKLOADS[letter], operations=20_000, records=500, longest_scan=10)
+    work = YcsbWorkload(WORKLOADS[letter], operations=20_000, records=500, max_scan_length=10)
     return schedule(work, np.random.default_rng(1))
 
 
@@ -130,23 +130,23 @@ def test_layers() -> None:
 def test_hill_climbing_finds_the_optimum() -> None:
     points: list[tuple[float, float]] = []
 
-    def cost(slope: float, longest_s: float) -> float:
-        points.append((slope, longest_s))
-        return abs(slope + 0.1) + abs(math.log(longest_s / 37.5))
+    def cost(slope: float, max_ttl_s: float) -> float:
+        points.append((slope, max_ttl_s))
+        return abs(slope + 0.1) + abs(math.log(max_ttl_s / 37.5))
 
     summit = hill_climbing(cost, starts=3, seed=1)
-    assert (summit.slope, summit.longest_s) == pytest.approx((-0.1, 37.5))
+    assert (summit.slope, summit.max_ttl_s) == pytest.approx((-0.1, 37.5))
     assert summit.cost == pytest.approx(0, abs=1e-9)
     assert len(points) == len(set(points)) == summit.evaluations
 
 
 def test_an_optimum_with_slope_zero_is_found() -> None:
     summit = hill_climbing(
-        lambda slope, longest_s: abs(slope - 0.8) if slope else abs(longest_s - 37.5) - 1,
+        lambda slope, max_ttl_s: abs(slope - 0.8) if slope else abs(max_ttl_s - 37.5) - 1,
         starts=3,
         seed=1,
     )
-    assert (summit.slope, summit.longest_s) == (0, 37.5)
+    assert (summit.slope, summit.max_ttl_s) == (0, 37.5)
 
 
 def test_the_number_of_steps_is_bounded() -> None:

@@ -20,7 +20,7 @@ from sketch.instruments.simulate.command import simulate
 ROOT = Path(__file__).parents[3]
 app = typer.Typer()
 app.command()(simulate)
-SMALL = ["--operations", "600", "--records", "50", "--starts", "1", "--longest", "10"]
+SMALL = ["--operations", "600", "--records", "50", "--starts", "1", "--max-ttl", "10"]
 
 
 def run(*arguments: Any) -> Any:

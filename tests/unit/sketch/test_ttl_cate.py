@@ -67,7 +67,7 @@ def test_a_class_may_have_its_own_weights() -> None:
         estimated_ttl_s(0.2, 0.1, settings_of("unweighted"))
     )
     other = Partition("paper", "counters")
-    cate = Cate(CateSettings(longest_s=60))
+    cate = Cate(CateSettings(max_ttl_s=60))
     cate.set_terms({other: Terms(5, Weights())})
     assert (cate.ttl_s(PARTITION, KEY, 0), cate.ttl_s(other, KEY, 0)) == (60, 5)
 
@@ -91,7 +91,7 @@ def test_rates_are_the_observed_ones() -> None:
 
 
 def test_rates_age_when_nothing_arrives() -> None:
-    cate = Cate(settings_of("unweighted", longest_s=1e6))
+    cate = Cate(settings_of("unweighted", max_ttl_s=1e6))
     drive(cate, misses_s=5, writes_s=10, for_s=1_000)
     ttls = [cate.ttl_s(PARTITION, KEY, at) for at in (1_001, 2_000, 10_000, 100_000)]
     assert ttls == sorted(ttls)

@@ -58,7 +58,7 @@ def test_a_key_that_is_mostly_written_is_not_cached() -> None:
 
 
 def test_no_ttl_exceeds_the_maximum() -> None:
-    ttls = drive(Learner(LearnerSettings(longest_s=20)), 1, 1e-6, 50_000, Random(1))
+    ttls = drive(Learner(LearnerSettings(max_ttl_s=20)), 1, 1e-6, 50_000, Random(1))
     assert max(ttls) == 20
 
 
@@ -112,7 +112,7 @@ def test_a_key_that_is_hardly_ever_written_is_cached() -> None:
 
 def test_no_ttl_exceeds_the_maximum_because_of_the_filter() -> None:
     """The filter holds a key for longer if others granted more."""
-    learner = Learner(LearnerSettings(longest_s=20))
+    learner = Learner(LearnerSettings(max_ttl_s=20))
     learner.missed(PARTITION, KEY, 0, 500.0)
     learner.wrote(PARTITION, KEY, 1)
     assert learner.ttl_s(PARTITION, KEY, 2) == 20
@@ -232,7 +232,7 @@ def test_the_slope_moves_to_the_lowest_cost(after_s: float, minimum: float, maxi
         ttl_s = parameters.slope.value * BELIEF.best_s
         parameters.adjust(BELIEF, SampleOutcome(ttl_s, after_s, written=True))
     assert minimum <= parameters.slope.value <= maximum
-    assert parameters.longest_s.value == 600
+    assert parameters.max_ttl_s.value == 600
 
 
 def test_few_copies_do_not_overrule_the_model() -> None:
@@ -255,13 +255,13 @@ def test_older_copies_have_less_weight() -> None:
 def test_the_longest_ttl_is_adjusted_by_what_it_decided() -> None:
     parameters, belief = LearnedParameters(600, 100), BELIEF._replace(best_s=1_000.0, writes=1e-3)
     for _ in range(20):
-        ttl_s = parameters.longest_s.value
+        ttl_s = parameters.max_ttl_s.value
         parameters.adjust(belief, SampleOutcome(ttl_s, 100.0, written=True))
-    assert parameters.longest_s.value < 200
+    assert parameters.max_ttl_s.value < 200
     for _ in range(1_000):
-        ttl_s = parameters.longest_s.value
+        ttl_s = parameters.max_ttl_s.value
         parameters.adjust(belief, SampleOutcome(ttl_s, 700.0, written=False))
-    assert parameters.longest_s.value == 600
+    assert parameters.max_ttl_s.value == 600
     assert parameters.slope.value == 1
 
 
@@ -280,23 +280,23 @@ def test_a_sudden_popularity_shortens_the_longest_ttl() -> None:
         parameters = LearnedParameters(600, 2_000)
         for number in range(1, 400):
             parameters.adjust(belief, popular if number % every == 0 else quiet)
-        assert parameters.longest_s.value <= maximum
+        assert parameters.max_ttl_s.value <= maximum
         assert parameters.slope.value > 0.9
-    assert parameters.longest_s.value == 600
+    assert parameters.max_ttl_s.value == 600
 
 
 def test_no_longest_ttl_makes_ttls_longer_than_the_slope_does() -> None:
     parameters, belief = LearnedParameters(600, 100), BELIEF._replace(best_s=100.0, writes=1e-3)
     for _ in range(50):
         parameters.adjust(belief, SampleOutcome(100.0, 150.0, written=True))
-    assert parameters.longest_s.value == 600
+    assert parameters.max_ttl_s.value == 600
 
 
-@pytest.mark.parametrize("longest_s", [0.0, 0.5, 3.0, inf])
-def test_any_longest_ttl_has_candidates(longest_s: float) -> None:
-    candidates = LearnedParameters(longest_s, 100).longest_s.candidates
-    assert candidates[-1] == longest_s
-    assert candidates[0] >= min(1.0, longest_s)
+@pytest.mark.parametrize("max_ttl_s", [0.0, 0.5, 3.0, inf])
+def test_any_longest_ttl_has_candidates(max_ttl_s: float) -> None:
+    candidates = LearnedParameters(max_ttl_s, 100).max_ttl_s.candidates
+    assert candidates[-1] == max_ttl_s
+    assert candidates[0] >= min(1.0, max_ttl_s)
 
 
 def test_terms_of_classes_are_kept_and_dropped_classes_forgotten() -> None:
@@ -307,7 +307,7 @@ def test_terms_of_classes_are_kept_and_dropped_classes_forgotten() -> None:
     parameters = learner.parameters[PARTITION]
     learner.set_terms({PARTITION: terms})
     assert learner.parameters[PARTITION] is parameters
-    learner.set_terms({PARTITION: terms._replace(longest_s=50.0)})
+    learner.set_terms({PARTITION: terms._replace(max_ttl_s=50.0)})
     assert max(drive(learner, 1, 1e-6, 5_000, Random(1))) > 5
     learner.set_terms({})
     assert not learner.parameters
