@@ -1,4 +1,4 @@
-"""Plans: what is refused, which attributes operators need, and how plans are rewritten."""
+"""Plans: refusals, the attributes that operators need, and rewriting."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shape(steps: list[dict[str, Any]]) -> list[Any]:
     return [
         shape(step["operators"])
         if step["op"] == "iterate"
-        else [each["attribute"] for each in step["by"]]
+        else [attribute["attribute"] for attribute in step["by"]]
         if step["op"] == "split"
         else step["op"]
         for step in steps
@@ -43,7 +43,7 @@ def test_the_plan_of_orders_is_partitioned_by_what_its_lookup_depends_on() -> No
     plan = flow(ORDERS).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "name", "by": "value"}]
     assert names(ORDERS) == ["assign", "invoke", "join"]
-    assert [each.pointer for each in plan.outbound_part] == ["/plan/4"]
+    assert [operator.pointer for operator in plan.outbound_part] == ["/plan/4"]
 
 
 def test_a_switch_by_another_attribute_is_split_and_merged() -> None:
@@ -100,14 +100,14 @@ def nested(levels: int) -> dict[str, Any]:
 def test_a_plan_that_cannot_be_executed_is_refused_with_the_location(
     plan: list[dict[str, Any]], pointer: str
 ) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid) as error:
         flow(plan)
-    pointers = [at.pointer for at in caught.value.locations]
+    pointers = [location.pointer for location in error.value.locations]
     assert pointer in pointers or (not pointer and pointers), pointers
 
 
 @pytest.mark.parametrize("latency", [0, -1, True, "1", 1e9])
 def test_a_bound_that_no_flow_can_have_is_refused(latency: Any) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid) as error:
         flow(ORDERS, latency_s=latency)
-    assert caught.value.locations[0].pointer == "/latency_s"
+    assert error.value.locations[0].pointer == "/latency_s"
