@@ -97,7 +97,7 @@ def test_the_price_of_the_example() -> None:
         ({"first": 3500, "second": 1700, "third": 1700}, "pieces that do not fit"),
     ],
 )
-def test_what_does_not_fit_is_explained_with_the_sums(
+def test_processes_that_do_not_fit_are_explained_with_the_sums(
     memory_mb: dict[str, float], reason: str | None
 ) -> None:
     workload = parse_workload(with_machines(**memory_mb))

@@ -80,7 +80,7 @@ def partitions(plan: Plan, bodies: Sequence[dict[str, Any]], level: int = 0) -> 
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_any_plan_has_the_results_of_its_messages_one_by_one(seed: int) -> None:
-    """By whatever level the messages are queued, and whatever a rewritten plan knows of it."""
+    """Whatever level queues the messages, and whatever a rewritten plan knows of it."""
     chance = Random(seed)
     for _ in range(100):
         plan, bodies = flow(random_plan(chance)).plan, random_messages(chance)
@@ -127,7 +127,7 @@ def test_true_is_not_the_number_one() -> None:
     assert partitions(plan, [{"total": total} for total in (1, True, 1.0, "1")]) == [[0, 2], [1, 3]]
 
 
-def test_a_lookup_of_what_a_switch_has_chosen_is_shared_by_its_ranges() -> None:
+def test_a_lookup_of_the_choice_of_a_switch_is_shared_by_its_ranges() -> None:
     lookup = {**LOOKUP, "query": {"class": "credits", "filter": {"eq": ["amount", {"$": "/size"}]}}}
     plan = flow([RECEIVE, switch(RANGES), lookup]).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "total", "by": "range"}]
@@ -142,9 +142,9 @@ def test_a_lookup_of_the_exact_value_keeps_partitions_by_value() -> None:
 
 @pytest.mark.parametrize("on", ["/total", "/alias"])
 def test_a_value_that_was_changed_is_no_attribute_any_more(on: str) -> None:
-    changed = {"op": "assign", "to": "total", "value": [{"$": "/total"}]}
+    change = {"op": "assign", "to": "total", "value": [{"$": "/total"}]}
     alias = {"op": "assign", "to": "alias", "value": {"$": "/total"}}
-    plan = flow([RECEIVE, changed, alias, switch(RANGES, on)]).plan
+    plan = flow([RECEIVE, change, alias, switch(RANGES, on)]).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "total", "by": "value"}]
 
 

@@ -39,7 +39,7 @@ def shape(steps: list[dict[str, Any]]) -> list[Any]:
     ]
 
 
-def test_the_plan_of_orders_is_partitioned_by_what_its_lookup_depends_on() -> None:
+def test_the_plan_of_orders_is_partitioned_by_the_attribute_of_its_lookup() -> None:
     plan = flow(ORDERS).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "name", "by": "value"}]
     assert names(ORDERS) == ["assign", "invoke", "join"]
@@ -53,7 +53,7 @@ def test_a_switch_by_another_attribute_is_split_and_merged() -> None:
     assert names(plan) == ["assign", "invoke", ["total"], ["switch"], "merge", "assign"]
 
 
-def test_what_a_branch_may_have_changed_depends_on_the_branch() -> None:
+def test_values_that_a_branch_can_change_depend_on_the_branch() -> None:
     last = {"op": "assign", "to": "target", "value": {"$": "/wanted"}}
     plan = [RECEIVE, ASSIGN, LOOKUP, switch(), last]
     assert names(plan) == ["assign", "invoke", ["total"], ["switch", "assign"], "merge"]

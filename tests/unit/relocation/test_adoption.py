@@ -41,10 +41,10 @@ def group(sender: JoinStates, partition: int) -> Group:
 
 
 def numbers(owner: JoinStates, partition: int) -> dict[str, list[Any]]:
-    exported = owner.export(partition)
+    states = owner.export(partition)
     return {
         name.partition("|")[0]: sorted(sorted(row) for row in rows)
-        for name, rows in exported.items()
+        for name, rows in states.items()
         if "|" in name
     }
 
@@ -55,11 +55,11 @@ def test_a_group_of_another_plan_is_matched_discarded_and_recomputed() -> None:
     fill(receiver, 4, "ABC")
     assert names(sender.ids) == ["A", "A⋈B", "B", "C"]
     assert names(receiver.ids) == ["A", "B", "B⋈C", "C"]
-    shipped = group(sender, 2)
+    shipped_group = group(sender, 2)
     expected = states("ABC", "BCA")
     fill(expected, 2, "ABC")
     pairs = {name: len(rows) for name, rows in (numbers(sender, 2) | numbers(expected, 2)).items()}
-    assert adopt(receiver, shipped) == Adopted(6, pairs["A⋈B"], pairs["B⋈C"])
+    assert adopt(receiver, shipped_group) == Adopted(6, pairs["A⋈B"], pairs["B⋈C"])
     # As if it had always been there: the pairs within the window, and no others.
     assert numbers(receiver, 2) == numbers(expected, 2)
     assert receiver.rows(4) == expected.rows(2)
@@ -70,23 +70,23 @@ def test_states_are_recomputed_bottom_up() -> None:
     fill(sender, 0, "ABCD")
     expected = states("ABCD", "BCDA")
     fill(expected, 0, "ABCD")
-    shipped = group(sender, 0)
-    assert names(shipped.states) == ["A", "A⋈B", "A⋈B⋈C", "B", "C", "D"]
-    adopted = adopt(receiver, shipped)
+    shipped_group = group(sender, 0)
+    assert names(shipped_group.states) == ["A", "A⋈B", "A⋈B⋈C", "B", "C", "D"]
+    adoption = adopt(receiver, shipped_group)
     assert names(receiver.ids) == ["A", "B", "B⋈C", "B⋈C⋈D", "C", "D"]
     assert numbers(receiver, 0) == numbers(expected, 0)
-    assert adopted.moved == 8
-    assert adopted.discarded == sum(
-        len(rows) for state, rows in shipped.states.items() if "⋈" in state
+    assert adoption.moved == 8
+    assert adoption.discarded == sum(
+        len(rows) for state, rows in shipped_group.states.items() if "⋈" in state
     )
-    assert adopted.recomputed == sum(len(rows) for rows in numbers(expected, 0).values()) > 0
+    assert adoption.recomputed == sum(len(rows) for rows in numbers(expected, 0).values()) > 0
 
 
 def test_equal_plans_ship_everything_and_recompute_nothing() -> None:
     sender, receiver = states("ABC", "ABC"), states("ABC", "ABC")
     fill(sender, 1, "ABC")
-    adopted = adopt(receiver, group(sender, 1))
-    assert adopted == Adopted(sum(sender.rows(1).values()), 0, 0)
+    adoption = adopt(receiver, group(sender, 1))
+    assert adoption == Adopted(sum(sender.rows(1).values()), 0, 0)
     assert numbers(receiver, 1) == numbers(sender, 1)
 
 

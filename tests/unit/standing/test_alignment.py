@@ -30,7 +30,7 @@ def test_streams_without_a_backlog_are_merged_by_time() -> None:
     assert times_of(tuples) == [("r", 1), ("s", 2), ("s", 3), ("r", 60)]
 
 
-def test_tuples_beyond_what_was_read_of_a_backlog_wait() -> None:
+def test_tuples_beyond_the_read_end_of_a_backlog_wait() -> None:
     tuples = aligned([all_of("r", 1, 60), first_of("s", 2, 3, 4)], 0.0)
     assert times_of(tuples) == [("r", 1), ("s", 2), ("s", 3), ("s", 4)]
 

@@ -116,9 +116,9 @@ def test_a_tuple_is_sent_to_the_task_of_its_partners_or_to_all_tasks() -> None:
     queries = document({"R": "b", "S": "bc", "T": "c"}, parallelism=5)
     engine = runtime(plan_of(queries, materialise=False))
     engine.feed([tuple_of("S", 1, b=1, c=1), tuple_of("R", 1, b=1), tuple_of("T", 1, c=1)])
-    sent = {order.start: count for order, count in engine.sent.items() if len(order.steps) == 1}
+    sends = {order.start: count for order, count in engine.sent.items() if len(order.steps) == 1}
     # S is partitioned by the attribute of one of the two, and the other one does not know it.
-    assert {sent["R"], sent["T"]} == {1, 5}
+    assert {sends["R"], sends["T"]} == {1, 5}
     assert engine.stored.total() == 3
 
 
@@ -130,9 +130,9 @@ def test_of_several_layouts_the_one_with_a_known_attribute_is_probed() -> None:
     engine.activate(plan_of(queries, materialise=False))
     assert engine.stored.total() == 2
     engine.feed([tuple_of("R", 1, b=1), tuple_of("T", 1, c=1)])
-    sent = {order.start: count for order, count in engine.sent.items() if len(order.steps) == 1}
+    sends = {order.start: count for order, count in engine.sent.items() if len(order.steps) == 1}
     # One of the two knows the attribute of both epochs; the other one that of the first.
-    assert {sent["R"], sent["T"]} == {1, 1 + 5}
+    assert {sends["R"], sends["T"]} == {1, 1 + 5}
 
 
 def test_an_epoch_that_the_window_does_not_reach_gets_no_tuples() -> None:
@@ -162,7 +162,7 @@ def test_a_query_with_a_longer_window_than_tuples_are_kept_is_refused() -> None:
         runtime(plan_of(with_window(6)), retention_s=5)
 
 
-def test_a_query_that_is_added_sees_what_arrived_before() -> None:
+def test_a_query_that_is_added_sees_earlier_tuples() -> None:
     plan = plan_of(with_window(6))
     engine = Runtime(plan.workload.streams, 1, 10.0)
     engine.feed([tuple_of("S1", 10, a=1), tuple_of("S3", 12, b=2)])
@@ -179,7 +179,7 @@ def test_intermediate_results_that_no_query_needs_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("former", [False, True], ids=["new", "kept"])
-def test_an_intermediate_result_has_what_arrived_before_it_was_probed_once(former: bool) -> None:
+def test_an_intermediate_result_has_tuples_from_before_its_probes_once(former: bool) -> None:
     engine = runtime(plan_of(EXAMPLE_1, materialise=former))
     engine.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
     engine.activate(plan_of(EXAMPLE_1))

@@ -68,8 +68,10 @@ def test_another_plan_has_to_save_more_than_the_margin() -> None:
     sizes = dict(example.statistics.sizes)
     [first] = [join for join in sizes if join.relations == {"S", "T"}]
     rates = example.statistics.rates
-    changed = workload_of(example.queries, Statistics(rates, {}, {**sizes, first: 100_000.0}))
-    assert is_cheaper(choose_plan(changed, "shared", materialise=False), present)
+    changed_queries = workload_of(
+        example.queries, Statistics(rates, {}, {**sizes, first: 100_000.0})
+    )
+    assert is_cheaper(choose_plan(changed_queries, "shared", materialise=False), present)
 
 
 @pytest.mark.parametrize("mode", ["shared", "individual"])

@@ -108,7 +108,7 @@ def full_evaluation(document: Mapping[str, Any], objects: Objects) -> Counter[by
     joined: dict[str, ClassSchema] = {}
     rows: list[dict[str, Lookup]] = [{"": lookup} for lookup in _lookups(objects, class_.name)]
     for join in _list(document.get("join", [])):
-        rows = list(_joined(rows, join, objects, NameScope(class_, dict(joined))))
+        rows = list(_join_rows(rows, join, objects, NameScope(class_, dict(joined))))
         if not join.get("anti"):
             joined[join["as"]] = _class_of(join, NameScope(class_, dict(joined)))
     scope = NameScope(class_, joined)
@@ -116,7 +116,7 @@ def full_evaluation(document: Mapping[str, Any], objects: Objects) -> Counter[by
     lookups = [_lookup_of(row) for row in rows]
     lookups = [lookup for lookup in lookups if filter_ is None or holds(filter_, lookup)]
     if "aggregate" in document:
-        return Counter(map(_text, _aggregated(document, scope, lookups)))
+        return Counter(map(_text, _aggregate(document, scope, lookups)))
     names = document.get("fields", ["id", *class_.fields])
     columns = {name: scope.find(name) for name in names}
     return Counter(
@@ -152,7 +152,7 @@ def _class_of(join: Mapping[str, Any], scope: NameScope) -> ClassSchema:
     return SCHEMA.classes[str(scope.find(join["reference"]).reference)]
 
 
-def _joined(
+def _join_rows(
     rows: Sequence[dict[str, Lookup]], join: Mapping[str, Any], objects: Objects, scope: NameScope
 ) -> Iterator[dict[str, Lookup]]:
     class_ = _class_of(join, scope)
@@ -185,7 +185,7 @@ def _filter(document: Mapping[str, Any], scope: NameScope) -> Filter | None:
     return FilterParser(scope).read(node["filter"])
 
 
-def _aggregated(
+def _aggregate(
     document: Mapping[str, Any], scope: NameScope, lookups: Sequence[Lookup]
 ) -> Iterator[dict[str, Any]]:
     aggregate, results = parse_aggregate(Node(dict(document), "", [])["aggregate"], scope)

@@ -78,7 +78,7 @@ def test_rows_that_come_and_go_between_two_takes_are_not_counted(
     assert len(evaluator.rows("view")) == 9
 
 
-def test_what_an_antijoin_excludes_is_not_counted_when_it_is_loaded(
+def test_rows_that_an_antijoin_excludes_are_not_counted_at_the_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nodes, "MAX_ROWS", 2)
@@ -89,8 +89,8 @@ def test_what_an_antijoin_excludes_is_not_counted_when_it_is_loaded(
     add(evaluator, WITHOUT_ORDER)
     assert evaluator.rows("view") == {b'{"id":"c0"}': 1}
     evaluator.discard("view")
-    grouped = {name: WITHOUT_ORDER[name] for name in ("class", "join")}
-    add(evaluator, {**grouped, "aggregate": {"group": ["id"]}})
+    antijoin = {name: WITHOUT_ORDER[name] for name in ("class", "join")}
+    add(evaluator, {**antijoin, "aggregate": {"group": ["id"]}})
     assert not evaluator.stopped
     assert len(evaluator.rows("view")) == 1
 
@@ -119,12 +119,12 @@ def test_rows_beyond_the_bound_on_bytes_are_not_written_out(
     assert len(encoded) < 15
 
 
-def test_extremes_over_what_joins_make_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extremes_over_joined_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "MAX_VALUES", 50)
     evaluator = customers(30)
     highest = {"group": ["id"], "compute": {"most": {"max": "other.rank"}}}
-    joined = {name: SELF_JOIN[name] for name in ("class", "join")}
-    assert add(evaluator, {**joined, "aggregate": highest}) < 35
+    self_join = {name: SELF_JOIN[name] for name in ("class", "join")}
+    assert add(evaluator, {**self_join, "aggregate": highest}) < 35
     assert "more than 50 values" in evaluator.stopped["view"]
 
 

@@ -133,10 +133,10 @@ def test_a_sum_beyond_its_range_stops_the_view() -> None:
 
 
 def test_a_sum_of_decimals_with_too_many_digits_stops_its_view_only() -> None:
-    def computing(function: str) -> dict[str, Any]:
+    def view_with(function: str) -> dict[str, Any]:
         return {"class": "orders", "aggregate": {"compute": {"r": {function: "total"}}}}
 
-    evaluator = evaluate(sum=computing("sum"), avg=computing("avg"), count=computing("count"))
+    evaluator = evaluate(sum=view_with("sum"), avg=view_with("avg"), count=view_with("count"))
     for id_, total in (("a", "1E+6144"), ("b", "1E-6143")):
         put(evaluator, "orders", id_, total=Decimal(total))
         evaluator.take()
@@ -156,7 +156,7 @@ def test_a_value_that_the_schema_does_not_allow_stops_the_views_of_its_class() -
 
 @pytest.mark.parametrize("order", [("main", "prices"), ("prices", "main")])
 def test_an_object_exists_if_its_anchor_has_a_group_of_it(order: Iterable[str]) -> None:
-    """Groups of other systems may come earlier or later than those of the anchor."""
+    """Groups of other systems can come earlier or later than those of the anchor."""
     evaluator = evaluate(view={"class": "orders", "fields": ["id", "amount", "price"]})
     values: Values = {"amount": 1, "price": 0.5}
     changes = {change.group: change for change in changes_of("orders", "a", None, values, 1)}

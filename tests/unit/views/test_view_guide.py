@@ -1,4 +1,4 @@
-"""The guide shows a view that is understood, and bounds that are in force."""
+"""The guide shows a view that is parsed, and bounds that are in force."""
 
 from __future__ import annotations
 
