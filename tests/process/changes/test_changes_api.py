@@ -104,7 +104,7 @@ class Client:
             await self.arrived.wait_for(lambda: len(matches()) >= count)
         return matches()
 
-    async def connected(self) -> None:
+    async def wait_until_connected(self) -> None:
         async with asyncio.timeout(WITHIN_S), self.arrived:
             await self.arrived.wait_for(lambda: self.last is not None)
 
@@ -113,7 +113,7 @@ class Client:
 async def following(client: Client) -> AsyncIterator[Client]:
     task = asyncio.create_task(client.run())
     try:
-        await client.connected()
+        await client.wait_until_connected()
         yield client
     finally:
         client.hung_up.set()
@@ -154,7 +154,7 @@ class Harness:
             if not page:
                 return changes
 
-    async def has_relayed(self, id_: str, changes: int, after: str) -> None:
+    async def wait_until_relayed(self, id_: str, changes: int, after: str) -> None:
         """Wait until the feed has a number of changes of an object."""
 
         async def are_relayed() -> bool:
@@ -213,14 +213,14 @@ async def test_each_write_is_delivered_once_and_in_order(harness: Harness) -> No
         assert versions == sorted(set(versions))
     assert {e["database"] for e in events} == {harness.database}
 
-    def relayed() -> set[str]:
+    def relayed_systems() -> set[str]:
         return {o.system for o in harness.service.observed if isinstance(o, ChangesRelayed)}
 
     async def all_relayed() -> bool:  # observed only after the client has the changes
-        return len(relayed()) >= len(CACHE_GROUPS)
+        return len(relayed_systems()) >= len(CACHE_GROUPS)
 
     await eventually(all_relayed)
-    assert relayed() == {"redis", "postgres", "mongo"}
+    assert relayed_systems() == {"redis", "postgres", "mongo"}
 
 
 async def test_changes_are_streamed_as_they_happen(harness: Harness) -> None:
@@ -274,7 +274,7 @@ async def test_a_class_is_followed_alone(harness: Harness) -> None:
     _, position = await harness.page("")
     await harness.create("mixed")
     await harness.service.create(harness.database, "others", "mixed", title="x")
-    await harness.has_relayed("mixed", len(CACHE_GROUPS) + 1, position)
+    await harness.wait_until_relayed("mixed", len(CACHE_GROUPS) + 1, position)
     events = await harness.read_all("class=others", position)
     assert {e["class"] for e in events} == {"others"}
     assert [e["object"] for e in events] == ["mixed"]
@@ -379,12 +379,12 @@ async def test_deletions_are_relayed(harness: Harness) -> None:
     from tests.process.service import unique
 
     await harness.create("deleted")
-    await harness.has_relayed("deleted", len(CACHE_GROUPS), "beginning")
+    await harness.wait_until_relayed("deleted", len(CACHE_GROUPS), "beginning")
     _, position = await harness.page("")
     await harness.service.mediator.data.write(
         Delete(harness.database, "articles", "deleted", unique("op"))
     )
-    await harness.has_relayed("deleted", len(CACHE_GROUPS), position)
+    await harness.wait_until_relayed("deleted", len(CACHE_GROUPS), position)
     deletions = [e for e in await harness.read_all("", position) if e["kind"] == "delete"]
     assert {e["group"] for e in deletions} == {"main", "hits", "note"}
     assert {e["after"] for e in deletions} == {None}

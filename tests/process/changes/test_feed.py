@@ -320,7 +320,7 @@ async def _pages(harness: Harness, partition: int, limit: int) -> AsyncIterator[
     assert after == await harness.feed.last(harness.database, partition)
 
 
-async def test_a_position_is_gone_once_what_follows_it_is_removed(
+async def test_a_position_is_gone_once_its_successors_are_removed(
     redis_config: SystemConfig,
 ) -> None:
     harness = Harness(redis_config.url, Retention(changes=3))

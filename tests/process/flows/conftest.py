@@ -20,7 +20,7 @@ from tests.process.service import unique
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection can take as long as a request."""
+    """Let a connection take as long as a request."""
     monkeypatch.setattr(http_services, "CONNECT_S", TOTAL_S)
 
 

@@ -14,7 +14,7 @@ def key_of(flow: FlowKey, name: str) -> str:
 
 
 async def end_leases(redis: Redis, flow: FlowKey) -> None:
-    """End the leases of workers, as time does."""
+    """End the leases of workers, as their expiry does."""
     match = key_of(flow, "lease:*")
     if leases := [name async for name in redis.scan_iter(match=match, count=10_000)]:
         await redis.delete(*leases)

@@ -68,15 +68,15 @@ async def test_another_worker_goes_on(
     queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
     await queue.put_flow(key, {"ordered": ordered}, 10.0, 1)
     bodies = [{"number": f"m{i}", "name": name} for i, name in enumerate(CUSTOMERS, 1)]
-    sent = [NewMessage(unique(), body["name"], orjson.dumps(body)) for body in bodies]
-    await queue.enqueue(key, sent, None)
+    messages = [NewMessage(unique(), body["name"], orjson.dumps(body)) for body in bodies]
+    await queue.enqueue(key, messages, None)
     await killed.run(key, point, after)
     invoker = RecordingInvoker(killed.redis, key.flow)
     orders = flow(ORDERS, ordered=ordered)
     worker = FlowWorker(key, orders, queue, invoker, unique(), SystemClock())
     task = asyncio.create_task(worker.run())
     try:
-        await eventually(lambda: _all_done(queue, key, sent))
+        await eventually(lambda: _all_done(queue, key, messages))
         effects = await invoker.effects()
         numbers = [body["number"] for body in bodies]
         assert (effects if ordered else sorted(effects)) == numbers
@@ -95,8 +95,8 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
         plan = [ORDERS[0], {"op": "invoke", "http": http, "to": "answer"}]
         await queue.put_flow(key, {"ordered": ordered, "plan": plan}, 10.0, 1)
         bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
-        sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
-        await queue.enqueue(key, sent, None)
+        messages = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
+        await queue.enqueue(key, messages, None)
         await killed.run(key, "after send", 1)
         worker = FlowWorker(
             key,
@@ -108,7 +108,7 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
         )
         task = asyncio.create_task(worker.run())
         try:
-            await eventually(lambda: _all_done(queue, key, sent))
+            await eventually(lambda: _all_done(queue, key, messages))
             # In order, each message is recorded on its own; otherwise the batch is, at once.
             repeated = ["m2"] if ordered else ["m1", "m2"]
             targets = [request.target.rpartition("/")[2] for request in remote.received]
@@ -134,8 +134,8 @@ async def test_a_worker_killed_between_two_chunks_of_a_batch_leaves_the_remainin
     plan = [ORDERS[0], {"op": "assign", "to": "large", "value": "x" * 900_000}, *ORDERS[1:]]
     await queue.put_flow(key, {"ordered": ordered, "plan": plan}, 10.0, 1)
     bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 7)]
-    sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
-    await queue.enqueue(key, sent, None)
+    messages = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
+    await queue.enqueue(key, messages, None)
     await killed.run(key, "after end_batch", 0)
     report = await queue.report(key)
     assert (report["held"], report["counts"]) == ((5, {}) if ordered else (0, {"done": 5}))
@@ -144,12 +144,12 @@ async def test_a_worker_killed_between_two_chunks_of_a_batch_leaves_the_remainin
     worker = FlowWorker(key, large, queue, invoker, unique(), SystemClock())
     task = asyncio.create_task(worker.run())
     try:
-        await eventually(lambda: _all_done(queue, key, sent))
+        await eventually(lambda: _all_done(queue, key, messages))
         assert await invoker.effects() == [body["number"] for body in bodies]
         counts = (await queue.report(key))["counts"]
         assert (counts["done"], counts["batches"], counts["messages"]) == (6, 1, 1)
         assert [message.ticket for message in await _all_results(queue, key)] == [
-            message.ticket for message in sent
+            message.ticket for message in messages
         ]
     finally:
         await end([task])
@@ -162,8 +162,8 @@ async def test_a_message_that_no_worker_survives_becomes_a_dead_letter_and_the_o
     queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
     await queue.put_flow(key, {"ordered": True}, 10.0, 1)
     bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
-    sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
-    await queue.enqueue(key, sent, None)
+    messages = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
+    await queue.enqueue(key, messages, None)
     # The first worker passes the first message.
     for after in (1, *[0] * (MAX_ATTEMPTS - 1)):
         await killed.run(key, "before write", after)
@@ -172,7 +172,7 @@ async def test_a_message_that_no_worker_survives_becomes_a_dead_letter_and_the_o
     worker = FlowWorker(key, orders, queue, invoker, unique(), SystemClock())
     task = asyncio.create_task(worker.run())
     try:
-        await eventually(lambda: _have_ended(queue, key, sent))
+        await eventually(lambda: _have_ended(queue, key, messages))
         assert await invoker.effects() == ["m1", "m3"]
         (letter,) = await queue.dead_letters(key, 0, 10)
         assert letter.document["message"] == bodies[1]
@@ -191,11 +191,13 @@ async def _all_results(queue: RedisMessageQueue, key: FlowKey) -> list[EndedMess
     return results
 
 
-async def _have_ended(queue: RedisMessageQueue, key: FlowKey, sent: Sequence[NewMessage]) -> bool:
-    states = [await queue.ticket(key, message.ticket) for message in sent]
+async def _have_ended(
+    queue: RedisMessageQueue, key: FlowKey, messages: Sequence[NewMessage]
+) -> bool:
+    states = [await queue.ticket(key, message.ticket) for message in messages]
     return all(state is not None and state.state != "queued" for state in states)
 
 
-async def _all_done(queue: RedisMessageQueue, key: FlowKey, sent: list[NewMessage]) -> bool:
-    states = [await queue.ticket(key, message.ticket) for message in sent]
+async def _all_done(queue: RedisMessageQueue, key: FlowKey, messages: list[NewMessage]) -> bool:
+    states = [await queue.ticket(key, message.ticket) for message in messages]
     return all(state is not None and state.state == "done" for state in states)

@@ -29,8 +29,8 @@ EXPLODE = {
 async def test_a_plan_whose_values_explode_fails_its_messages_alone(
     shop: Shop, remote: HttpService, ordered: bool, is_outbound: bool
 ) -> None:
-    before = [post(f"{remote.url}/fail/0/orders")] if is_outbound else []
-    flow = await shop.create([RECEIVE, *before, EXPLODE], ordered=ordered)
+    outbound = [post(f"{remote.url}/fail/0/orders")] if is_outbound else []
+    flow = await shop.create([RECEIVE, *outbound, EXPLODE], ordered=ordered)
     states = await shop.ended(flow, await shop.tickets(flow, messages("AXB")))
     assert [state["state"] for state in states] == ["done", "failed", "done"]
     assert str(MAX_BYTES) in states[1]["error"]["detail"]

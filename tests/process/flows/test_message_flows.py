@@ -33,7 +33,7 @@ async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(sho
     assert [step["op"] for step in report["rewritten_plan"]] == ["assign", "invoke", "join"]
     assert (report["queued"], report["held"], report["partitions"]) == (0, 0, 0)
 
-    def observed() -> Counter[str]:
+    def sum_counts() -> Counter[str]:
         events = [event for event in shop.service.observed if isinstance(event, FlowCounted)]
         assert {event.database for event in events} <= {shop.database}
         total: Counter[str] = Counter()
@@ -42,10 +42,10 @@ async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(sho
         return +total
 
     async def all_observed() -> bool:  # only after the flow has recorded it
-        return observed() >= +Counter(counts)
+        return sum_counts() >= +Counter(counts)
 
     await eventually(all_observed)
-    assert observed() == +Counter(counts)
+    assert sum_counts() == +Counter(counts)
     for number, name in enumerate(CUSTOMERS, 1):
         order = await shop.client.get(f"orders/m{number}")
         assert order.json() == {"id": f"m{number}", "customer": name, "credit": CREDITS[name]}
@@ -127,7 +127,7 @@ async def test_a_retry_under_its_key_queues_nothing_twice(shop: Shop) -> None:
 async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop: Shop) -> None:
     """A message that fails releases those behind it; replayed, it is like any other."""
     flow, prefix = await shop.create(ordered=True), unique("n")
-    # An unknown customer: the message has no credit to be written.
+    # An unknown customer: the message has no credit to write.
     messages = orders(["A", "nobody", "A"], prefix)
     tickets = await shop.tickets(flow, messages)
     done, failed, last = await shop.ended(flow, tickets)
@@ -138,8 +138,8 @@ async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop
         (tickets[1], messages[1])
     ]
     await shop.service.create(shop.database, "credits", "nobody", customer="nobody", amount=1)
-    replayed = await shop.client.post(f"message-flows/{flow}/replay")
-    assert (replayed.status_code, replayed.json()) == (202, {"replayed": 1, "expired": 0})
+    answer = await shop.client.post(f"message-flows/{flow}/replay")
+    assert (answer.status_code, answer.json()) == (202, {"replayed": 1, "expired": 0})
     (state,) = await shop.ended(flow, [tickets[1]])
     assert state["state"] == "done"
     assert (await shop.report(flow))["dead_letters"] == 0
@@ -173,7 +173,7 @@ async def test_the_waiting_time_is_explained(shop: Shop) -> None:
 
     async def is_computed() -> bool:
         nonlocal measured
-        # No more than the machine can do: an overloaded flow has no borders to explain.
+        # Within the capacity of the machine: an overloaded flow has no borders to explain.
         await shop.ended(flow, await shop.tickets(flow, orders(prefix=unique("w"))))
         measured = (await shop.report(flow))["measured"]
         return bool(measured and measured.get("is_valid") and measured["rate"])
@@ -215,8 +215,8 @@ async def test_messages_are_queued_by_the_lookup_that_costs_most_when_it_is_not_
 async def test_a_dropped_database_takes_its_flows_along(shop: Shop) -> None:
     database = await shop.service.put_schema(CLASSES)
     path = f"http://localhost/v1/{database}/message-flows"
-    created = await shop.client.post(path, json={"plan": ORDERS, "latency_s": 10})
-    assert created.status_code == 201, created.text
+    answer = await shop.client.post(path, json={"plan": ORDERS, "latency_s": 10})
+    assert answer.status_code == 201, answer.text
     mediator = shop.service.mediator
     id_ = mediator.data.model.databases[database].id
     await mediator.control.delete_schema(database)

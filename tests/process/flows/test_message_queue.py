@@ -210,7 +210,7 @@ async def test_the_wait_is_from_one_due_time_to_the_next_however_late_a_worker_i
         assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
 
 
-async def test_nothing_is_made_up_for_before_a_message_arrived(
+async def test_time_before_a_message_arrived_is_not_made_up_for(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
     async with Redis.from_url(redis_config.url) as redis:

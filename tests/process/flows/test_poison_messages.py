@@ -57,11 +57,11 @@ async def states(
     """Queue messages unchecked, and return their final states."""
     key = FlowKey(unique(), unique())
     await queue.put_flow(key, {}, 10.0, 1)
-    sent = [NewMessage(unique(), "A", body) for body in bodies]
-    await queue.enqueue(key, sent, None)
+    messages = [NewMessage(unique(), "A", body) for body in bodies]
+    await queue.enqueue(key, messages, None)
 
     async def known_tickets() -> list[Ticket]:
-        tickets = [await queue.ticket(key, message.ticket) for message in sent]
+        tickets = [await queue.ticket(key, message.ticket) for message in messages]
         return [ticket for ticket in tickets if ticket is not None]
 
     async def have_ended() -> bool:

@@ -64,11 +64,11 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
     async with connect(endpoint.url) as redis:
         queue = RedisMessageQueue(redis)
         await queue.put_flow(key, {}, 10.0, 1)
-        sent = [
+        messages = [
             NewMessage(unique(), f"{index % 5}", orjson.dumps({"number": number, "name": "A"}))
             for index, number in enumerate(NUMBERS)
         ]
-        await queue.enqueue(key, sent, None)
+        await queue.enqueue(key, messages, None)
         orders = flow(ORDERS, ordered=ordered)
         worker = FlowWorker(key, orders, queue, effects, unique(), SystemClock())
         task = asyncio.create_task(worker.run())
@@ -77,11 +77,13 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
             await _restart(redis, server)
             await end_leases(redis, key)
             effects.can_continue.set()
-            await eventually(lambda: _all_done(queue, key, sent))
+            await eventually(lambda: _all_done(queue, key, messages))
         finally:
             await end([task])
-    written = list(effects.written.values())
-    assert (written if ordered else sorted(written)) == (NUMBERS if ordered else sorted(NUMBERS))
+    written_ids = list(effects.written.values())
+    assert (written_ids if ordered else sorted(written_ids)) == (
+        NUMBERS if ordered else sorted(NUMBERS)
+    )
 
 
 async def _restart(redis: Redis, server: EmbeddedRedis) -> None:
@@ -91,6 +93,6 @@ async def _restart(redis: Redis, server: EmbeddedRedis) -> None:
     await asyncio.to_thread(server.start)
 
 
-async def _all_done(queue: RedisMessageQueue, key: FlowKey, sent: list[NewMessage]) -> bool:
-    states = [await queue.ticket(key, message.ticket) for message in sent]
+async def _all_done(queue: RedisMessageQueue, key: FlowKey, messages: list[NewMessage]) -> bool:
+    states = [await queue.ticket(key, message.ticket) for message in messages]
     return all(state is not None and state.state == "done" for state in states)

@@ -107,7 +107,7 @@ async def test_a_refused_flow_is_shown_with_the_reason_and_can_be_removed(stall:
 async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
     stall: Stall, caplog: pytest.LogCaptureFixture, class_name: str, pointer: str
 ) -> None:
-    """Even if a worker from before has them: it fails none, and gives them up."""
+    """Even if an earlier worker has them: it fails none, and gives them up."""
     if class_name == "credits":
         await stall.create_credits()
     shop, flows = stall.shop, stall.shop.service.mediator.flows

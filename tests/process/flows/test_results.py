@@ -54,8 +54,8 @@ async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
     states = await shop.ended(flow, tickets)
     assert [state["state"] for state in states] == ["failed", "done"]
     assert "500" in states[0]["error"]["detail"]
-    replayed = await shop.client.post(f"message-flows/{flow}/replay")
-    assert replayed.json() == {"replayed": 1, "expired": 0}
+    answer = await shop.client.post(f"message-flows/{flow}/replay")
+    assert answer.json() == {"replayed": 1, "expired": 0}
     await shop.ended(flow, tickets)
     hooks = remote.to(f"/fail/{MAX_ATTEMPTS}/hook")
     keys = [request.key for request in hooks if request.body["ticket"] == tickets[0]]

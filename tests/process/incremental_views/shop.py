@@ -106,7 +106,7 @@ class Shop:
         await eventually(are_equal)
 
     async def events(self, view: str, after: str, last: str) -> list[dict[str, Any]]:
-        """Read server-sent events after a delta until a type of events, or a delta, arrives."""
+        """Read server-sent events after a delta until an event of a type, or a delta, arrives."""
         path = f"/v1/{self.database}/incremental-views/{view}/deltas"
         return await read_events(self.api, path, last, (b"last-event-id", after.encode()))
 

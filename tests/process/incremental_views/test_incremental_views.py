@@ -125,7 +125,7 @@ async def test_a_delta_that_is_not_kept_is_gone(shop: Shop) -> None:
     assert (answer.status_code, answer.json()["type"]) == (410, "/problems/gone")
 
 
-async def test_server_sent_events_go_on_from_the_last_one_that_was_seen(shop: Shop) -> None:
+async def test_server_sent_events_resume_after_the_last_one_that_was_seen(shop: Shop) -> None:
     city = unique("city")
     view = await shop.ready({"class": "customers", "filter": {"eq": ["city", city]}})
     first, expected = (await shop.result(view))["delta"], []

@@ -24,7 +24,7 @@ RELATIONS = "ABC"
 SENDER, RECEIVER = "worker:0", "worker:1"
 SPLITS = ("split:A", "split:B", "split:C")
 ALL = 1_000_000
-"""More rows than there are."""
+"""More rows than any worker has."""
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ class Bench:
         return page
 
     async def results(self, query: str) -> list[dict[str, Any]]:
-        """Return all results, whose ids have no gap."""
+        """Return all results, and check that their ids have no gap."""
         results: list[dict[str, Any]] = []
         while page := (await self.page(query, after=len(results), limit=1000))["results"]:
             results += page

@@ -119,10 +119,10 @@ class Recorder:
     def expected(self, query: str, join: Join) -> ResultCounts:
         """Join the log: results whose last tuple came after the query was ready."""
         log = list(self.log.items())
-        joined = batch_join(query, join, log, self.ready[query], self.end)
+        results = batch_join(query, join, log, self.ready[query], self.end)
         return Counter(
             {
                 tuple((name, self.log[position].values["n"]) for name, position in members): count
-                for (_, members), count in joined.items()
+                for (_, members), count in results.items()
             }
         )

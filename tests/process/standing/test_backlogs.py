@@ -108,7 +108,7 @@ async def test_a_stream_waits_for_a_feed_that_goes_on_up_to_where_it_was(
     await shop.expect_results(query, {"visit": {"b": "n1"}, "customer": {"id": "c1", "name": "n1"}})
 
 
-async def test_a_holder_that_reads_less_at_once_than_the_one_before_holds_streams_up_to_there(
+async def test_a_holder_with_smaller_reads_than_its_predecessor_holds_streams_back(
     shop: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its tuples would seem late, and no stream would wait for the remaining ones."""

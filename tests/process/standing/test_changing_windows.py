@@ -46,7 +46,7 @@ async def test_a_window_that_shrank_and_grows_again_gets_its_history(bench: Benc
     await bench.expect_results(wide, RESULT)
 
 
-async def test_a_query_that_is_more_patient_gets_what_it_may_still_reach(bench: Bench) -> None:
+async def test_a_query_with_more_lateness_gets_the_tuples_in_its_reach(bench: Bench) -> None:
     hasty = await bench.ready({**NARROW, "lateness_s": 0})
     await bench.send("r", (100, {"a": 1}))
     await bench.wait_until_taken()
@@ -59,7 +59,7 @@ async def test_a_query_that_is_more_patient_gets_what_it_may_still_reach(bench: 
     await bench.expect_results(hasty, RESULT)
 
 
-async def test_what_was_late_does_not_come_back_for_another_query(bench: Bench) -> None:
+async def test_late_tuples_do_not_come_back_for_another_query(bench: Bench) -> None:
     """The late tuple follows one that the log has forgotten and the wide query needs."""
     narrow = await bench.ready(NARROW)
     await bench.send("r", (100, {"a": 1}))

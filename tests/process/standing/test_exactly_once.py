@@ -35,13 +35,13 @@ async def recorder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 def query(random: Random, *names: str) -> dict[str, Any]:
-    joined = {"nrns": "a", "nsnt": "b", "ntnu": "c"}
+    shared_attributes = {"nrns": "a", "nsnt": "b", "ntnu": "c"}
     return {
         "relations": list(names),
         "predicates": [
             [f"{one}.{at}", f"{other}.{at}"]
             for one, other in pairwise(names)
-            for at in joined[one + other]
+            for at in shared_attributes[one + other]
         ],
         "window_s": random.choice([3, 5, 8]),
         "lateness_s": 2,

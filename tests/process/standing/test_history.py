@@ -1,4 +1,4 @@
-"""The history of its streams that a query reads: the reach of its window, in pages."""
+"""A query reads the history of its streams: the reach of its window, in pages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Readings:
         await self._publish(*arguments)
 
 
-async def logged(bench: Bench) -> list[LoggedTuple]:
+async def read_log(bench: Bench) -> list[LoggedTuple]:
     batches = coordination(bench).standing_results.batches(bench.id)
     return [tuple_ async for batch in batches for tuple_ in batch.tuples]
 
@@ -70,7 +70,7 @@ async def fill(bench: Bench, name: str, times: Sequence[float]) -> None:
         await bench.send(name, *new)
 
 
-async def test_what_no_window_reaches_is_not_read(
+async def test_tuples_that_no_window_reaches_are_not_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tuples of the same window are far apart in the stream."""
@@ -79,24 +79,24 @@ async def test_what_no_window_reaches_is_not_read(
     await bench.send("s", (20_001, {"a": 0}))
     readings = Readings(bench, monkeypatch)
     query = await bench.ready({**PAIR, "window_s": 2})
-    times = [tuple_.time_s for tuple_ in await logged(bench) if tuple_.stream == "r"]
+    times = [tuple_.time_s for tuple_ in await read_log(bench) if tuple_.stream == "r"]
     assert sorted(times) == [20_000.0, 20_001.0, 20_002.5]
     assert readings.count <= 6_000
     await bench.send("s", (20_002, {"a": 9_999}), (20_002, {"a": 10_000}))
     await bench.expect_results(query, {"r": {"a": 10_000}, "s": {"a": 10_000}})
 
 
-async def test_what_all_is_needed_of_is_read_in_pages(
+async def test_a_history_that_is_needed_completely_is_read_in_pages(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(bench, "r", [n / 10 for n in range(20_000)])
     readings = Readings(bench, monkeypatch)
     await bench.ready({**PAIR, "window_s": 3_600})
-    assert len(await logged(bench)) == 20_000
+    assert len(await read_log(bench)) == 20_000
     assert readings.max_at_once <= MAX_AT_ONCE
 
 
-async def test_what_a_stream_removes_meanwhile_is_left_out(
+async def test_tuples_that_a_stream_removes_meanwhile_are_left_out(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.declare("old", "a", retention_s=3_600.0)
@@ -116,7 +116,7 @@ async def test_what_a_stream_removes_meanwhile_is_left_out(
     await bench.ready({**pair, "window_s": 3_600, "lateness_s": 3_600})
     first = (await streams.report(key)).first
     assert first > 1
-    history = [tuple_.number for tuple_ in await logged(bench) if tuple_.number <= 5_000]
+    history = [tuple_.number for tuple_ in await read_log(bench) if tuple_.number <= 5_000]
     assert sorted(history) == list(range(first, 5_001))
     assert "is not kept" not in caplog.text  # as the reason of a restart
 
@@ -130,7 +130,7 @@ async def recorder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_the_history_is_what_a_window_reaches_of_all_that_is_kept(
+async def test_the_history_is_the_reach_of_a_window_in_the_kept_tuples(
     bench: Bench, recorder: Recorder, seed: int
 ) -> None:
     """Times are unordered, and holders die between pages and after a publication."""
@@ -145,7 +145,7 @@ async def test_the_history_is_what_a_window_reaches_of_all_that_is_kept(
     recorder.fault = lambda call: ("before", "after", "lease")[call % 3] if call % 2 else ""
     window_s, lateness_s = draw.choice([1, 10, 40]), draw.choice([0, 3])
     await bench.ready({**PAIR, "window_s": window_s, "lateness_s": lateness_s})
-    tuples = await logged(bench)
+    tuples = await read_log(bench)
     latest_s = float("-inf")
     for name in "rs":  # the order in which their history is taken
         latest_s = max(latest_s, *sent[name])

@@ -40,7 +40,7 @@ async def test_a_paused_query_has_no_results_until_it_resumes(bench: Bench) -> N
     assert (document["lag"], document["paused"]) == (0, None)
 
 
-async def test_what_no_other_query_needs_any_more_is_kept_for_a_paused_one(bench: Bench) -> None:
+async def test_tuples_that_only_a_paused_query_needs_are_kept(bench: Bench) -> None:
     query, other = await bench.ready(RS), await bench.ready(Q2)
     await bench.send("r", (1, {"a": 1}))
     await bench.wait_until_taken()
@@ -208,7 +208,7 @@ async def test_an_invalid_lag_is_refused(bench: Bench, value: Any) -> None:
     assert [error["pointer"] for error in answer.json()["errors"]] == ["/max_lag"]
 
 
-async def test_what_was_late_during_a_pause_does_not_come_back_as_history(bench: Bench) -> None:
+async def test_late_tuples_of_a_pause_do_not_come_back_as_history(bench: Bench) -> None:
     """A wide query needs forgotten tuples, and the paused one has missed later ones."""
     hasty = {**RS, "lateness_s": 2}
     query = await bench.ready(hasty)

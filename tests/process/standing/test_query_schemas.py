@@ -27,7 +27,7 @@ WITH_SIZE: Final = {"fields": {**WITH_NAME["fields"], "size": field_on("postgres
 NEW: Final = {**OLD, "things": WITH_SIZE, "parts": WITH_NAME}
 
 
-def joined(class_name: str, field: str, stream: str, attribute: str) -> dict[str, Any]:
+def query_over(class_name: str, field: str, stream: str, attribute: str) -> dict[str, Any]:
     """Return a query over a class and a stream."""
     return {
         "relations": {"c": {"class": class_name}, "s": {"stream": stream}},
@@ -76,8 +76,8 @@ async def test_queries_over_a_new_class_and_a_new_field_are_not_stopped(
         plane.answers = False
         await bench.service.mediator.control.set_schema(bench.database, {"classes": NEW})
         queries = [
-            await bench.create(joined("parts", "name", "r", "a")),
-            await bench.create(joined("things", "size", "r", "a")),
+            await bench.create(query_over("parts", "name", "r", "a")),
+            await bench.create(query_over("things", "size", "r", "a")),
         ]
         plane.answers = True
         for query in queries:
@@ -88,9 +88,9 @@ async def test_a_cycle_through_a_query_over_a_new_field_is_refused(bench: Bench)
     plane = LatePlane(bench.service.mediator.data)
     await bench.service.mediator.control.set_schema(bench.database, {"classes": NEW})
     sizes = {"stream": "s", "values": {"a": "s.a", "b": "c.size"}}
-    await bench.create({**joined("things", "size", "r", "a"), "into": sizes})
+    await bench.create({**query_over("things", "size", "r", "a"), "into": sizes})
     names = {"class": "things", "values": {"name": "c.name"}}
-    back = {**joined("labels", "name", "s", "b"), "into": names}
+    back = {**query_over("labels", "name", "s", "b"), "into": names}
     api = DataApi(
         cast(DataPlane, plane),
         DataOptions(cursor_key=b"key"),

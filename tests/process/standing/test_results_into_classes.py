@@ -81,7 +81,7 @@ async def object_exists(bench: Bench, path: str) -> bool:
 
 
 class Faults:
-    """Faults of the bench's deliveries, instead of those of systems and coordination Redis."""
+    """Injects faults into the bench's deliveries, at systems and the coordination Redis."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         shared = bench.service.mediator.coordination
@@ -114,7 +114,7 @@ class Faults:
                 raise Unavailable("It went down.", system="coordination")
         await self._put(key, *args)
 
-    async def reaches(self, writes: int) -> None:
+    async def wait_for_writes(self, writes: int) -> None:
         """Wait for more attempts to write."""
         target = self.writes + writes
 
@@ -173,9 +173,7 @@ async def test_each_result_is_written_once_wherever_deliveries_fail(
         assert (document["n"], document["name"], document["city"]) == (7, str(number), "Rome")
     await eventually(partial(has_delivered, bench, query, 6))
     assert await get_object(bench, f"hits/{query}-7") is None
-    assert (
-        max(faults.writes, faults.notes) > 1
-    )  # the first one failed, with all results of its time
+    assert max(faults.writes, faults.notes) > 1  # the first attempt failed, with all results so far
     # Written twice, an object would have two changes.
     for number in range(6):
         await eventually(partial(bench.has_changes, f"{query}-{number + 1}", 1))
@@ -203,7 +201,7 @@ async def test_writes_of_clients_to_an_object_stay(
     assert answer.status_code == 200, answer.text
     assert (await bench.client.delete(f"{base}-2")).status_code == 204
     # The same results are written again, and are acknowledged at last.
-    await faults.reaches(writes=3)
+    await faults.wait_for_writes(writes=3)
     faults.fails_to_note = lambda _: False
     await eventually(partial(has_delivered, bench, query, 3))
     documents = [await get_object(bench, f"{base}-{number}") for number in (1, 2, 3)]
@@ -218,7 +216,7 @@ async def test_an_outage_holds_results_up_and_no_other_query(bench: Bench, fault
     tuples = {"x": {"n": 7}, "y": {"n": 7, "name": "a"}}
     await bench.expect_results(query, tuples)
     await bench.expect_results(other, tuples)
-    await faults.reaches(writes=3)
+    await faults.wait_for_writes(writes=3)
     assert await get_object(bench, f"hits/{query}-1") is None
     assert await bench.has_state(query, "ready")
     faults.fails_to_write = lambda _: False
@@ -231,7 +229,7 @@ async def test_results_from_before_a_query_was_stopped_are_written(
     faults.fails_to_write, faults.is_written = lambda _: True, False
     query = await bench.ready(JOIN)
     await send_names(bench, "a", "b")
-    await faults.reaches(writes=2)
+    await faults.wait_for_writes(writes=2)
     await bench.streams.drop(StreamKey(bench.id, "x"))
     await wait_until_stopped(bench, query)
     # Another replica, which does not know the query, takes over.

@@ -42,7 +42,7 @@ async def test_a_query_reads_the_results_of_another(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("step", ["noted", "appended", "not appended"])
-async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
+async def test_results_are_appended_once_wherever_the_holder_fails(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(holding, "PAUSE_S", 0.01)
@@ -154,7 +154,7 @@ async def test_a_stream_that_is_smaller_than_a_burst_takes_it_in_chunks(
     assert await bench.has_state(query, "ready")
 
 
-async def test_a_stream_with_tuples_of_others_takes_what_there_is_room_for(
+async def test_a_stream_with_other_tuples_takes_the_results_that_fit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended = Appended(bench, monkeypatch)

@@ -23,7 +23,7 @@ from tests.process.standing.bench import Q1, Bench
 RS = {**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]}
 
 
-async def test_what_is_executed_missed_and_caught_up_is_counted(bench: Bench) -> None:
+async def test_executed_missed_and_caught_up_tuples_are_counted(bench: Bench) -> None:
     query = await bench.ready(RS)
     await bench.send("r", (100, {"a": 1}))
     await bench.wait_until_taken()
@@ -76,7 +76,7 @@ async def test_lag_and_lengths_are_read_at_a_scrape(
     assert f"portolan_event_stream_tuples{{{label}}} 3.0" in text
 
 
-async def test_what_clients_append_and_what_is_refused_is_observed(bench: Bench) -> None:
+async def test_appends_and_refusals_are_observed(bench: Bench) -> None:
     streams, name = bench.service.mediator.event_stream_service, bench.database
     assert streams is not None
     await bench.declare("small", ["a"], most_tuples=1)

@@ -11,7 +11,7 @@ from tests.faults.conditions import eventually
 from tests.process.standing.bench import Q1, Bench
 
 
-async def test_the_plan_follows_what_is_measured(bench: Bench) -> None:
+async def test_the_plan_follows_measurements(bench: Bench) -> None:
     await bench.ready(Q1)
     # Tuples of r match many of s; those of t none: a plan that starts with s and t is cheaper.
     seconds = count()

@@ -12,7 +12,7 @@ from tests.faults.conditions import eventually
 from tests.process.standing.bench import Q1, Q2, Bench, pointers
 
 
-async def test_two_overlapping_queries_share_the_store_of_what_they_have_in_common(
+async def test_two_overlapping_queries_share_the_store_of_their_common_join(
     bench: Bench,
 ) -> None:
     q1, q2 = await bench.ready(Q1), await bench.ready(Q2)

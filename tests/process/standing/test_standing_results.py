@@ -47,14 +47,14 @@ async def test_a_progress_without_tuples_has_no_time(published: Published) -> No
     assert await published.batches() == []
 
 
-async def test_a_batch_that_is_sent_twice_is_there_once(published: Published) -> None:
+async def test_a_batch_that_is_sent_twice_is_stored_once(published: Published) -> None:
     for _ in range(2):
         await published.publish(0, results={published.key.query: [b"one"]})
     assert await published.documents() == [b"one"]
     assert await published.batches() == [1]
 
 
-async def test_only_the_holder_publishes_and_only_what_comes_next(published: Published) -> None:
+async def test_only_the_holder_publishes_and_only_the_next_batch(published: Published) -> None:
     results = {published.key.query: [b"late"]}
     with pytest.raises(LeaseLost):
         await published.publish(3, results=results)
@@ -70,7 +70,9 @@ async def test_only_the_holder_publishes_and_only_what_comes_next(published: Pub
     assert await published.results.report(published.key.database) is None
 
 
-async def test_what_no_window_reaches_is_removed_from_the_log(published: Published) -> None:
+async def test_batches_that_no_window_reaches_are_removed_from_the_log(
+    published: Published,
+) -> None:
     for sequence in range(4):
         await published.publish(sequence, keep_from=0 if sequence < 3 else 3)
     assert await published.batches() == [3, 4]

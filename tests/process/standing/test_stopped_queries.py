@@ -111,7 +111,7 @@ class BetweenReads:
         async def watched(database: str) -> Any:
             task = asyncio.current_task()
             if name == "published":
-                # A holder reads both next, if there is anything new.
+                # A holder reads both next, if anything is new.
                 self._reads[task] = set()
             elif database == self._bench.id and (reads := self._reads.get(task)) is not None:
                 if reads - {name} and not self._has_created:

@@ -319,10 +319,10 @@ async def test_nothing_is_ahead_of_the_last_tuple(declared: DeclaredStream) -> N
 
 
 async def test_a_reader_waits_for_the_next_tuple(declared: DeclaredStream) -> None:
-    read = asyncio.create_task(declared.streams.read(declared.key, 0, 10, wait_s=60.0))
+    reading = asyncio.create_task(declared.streams.read(declared.key, 0, 10, wait_s=60.0))
     await asyncio.sleep(0)
     await declared.append([1, 2])
-    assert [tuple_.number for tuple_ in (await read).tuples] == [1, 2]
+    assert [tuple_.number for tuple_ in (await reading).tuples] == [1, 2]
     assert await declared.streams.read(declared.key, 2, 10, wait_s=0.01) == ([], 2)
 
 
@@ -359,7 +359,7 @@ async def test_a_report_says_what_is_kept_and_how_much_arrives(declared: Declare
     assert (await declared.streams.report(declared.key)).rate < 0.001
 
 
-async def test_ranges_cover_what_is_kept_and_bound_its_times(declared: DeclaredStream) -> None:
+async def test_ranges_cover_the_kept_tuples_and_bound_their_times(declared: DeclaredStream) -> None:
     await declared.declare(retention_s=10_000.0)
     assert await declared.streams.ranges(declared.key) == []
     draw = Random(7)

@@ -185,8 +185,8 @@ async def test_without_coordination_no_view_is_maintained(postgresql_config: Sys
         change = await control.set_schema("alone", document)
         assert any("coordination" in note for note in change.notes)
         await instance.create("alone", "articles", "a", title="t")
-        read = await data.read(Get("alone", "articles", "a"), ReadPreference("bounded"))
-        assert read.freshness is None
+        outcome = await data.read(Get("alone", "articles", "a"), ReadPreference("bounded"))
+        assert outcome.freshness is None
         with pytest.raises(Conflict):
             await instance.mediator.views.describe("alone")
 

@@ -32,5 +32,5 @@ async def test_copies_have_the_current_names(mirrored: Service) -> None:
         copy = await client.read_copy("a")
         assert copy is not None
         assert copy.values == {"headline": "One", "count": 2, "text": "t"}
-        read = await client.send("GET", "a", prefer="consistency=bounded")
-        assert read.json() == {"id": "a", "headline": "One", "count": 2, "text": "t"}
+        answer = await client.send("GET", "a", prefer="consistency=bounded")
+        assert answer.json() == {"id": "a", "headline": "One", "count": 2, "text": "t"}

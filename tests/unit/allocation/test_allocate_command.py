@@ -20,9 +20,9 @@ COMMAND.command()(allocate)
 
 
 def block(language: str) -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"^```{language}\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 def call(folder: Path, document: dict[str, Any], *options: str) -> Result:
@@ -31,12 +31,12 @@ def call(folder: Path, document: dict[str, Any], *options: str) -> Result:
     return CliRunner().invoke(COMMAND, [str(file), *options])
 
 
-def test_the_guide_prints_what_is_printed(tmp_path: Path) -> None:
+def test_the_guide_shows_what_the_command_prints(tmp_path: Path) -> None:
     assert orjson.loads(block("json")) == PAPER
-    printed = call(tmp_path, PAPER)
-    assert printed.exit_code == 0
+    result = call(tmp_path, PAPER)
+    assert result.exit_code == 0
     without_time = re.compile(r"[0-9.]+ s\)")
-    assert without_time.sub("", printed.output) == without_time.sub("", block("text"))
+    assert without_time.sub("", result.output) == without_time.sub("", block("text"))
 
 
 def test_json_for_programs(tmp_path: Path) -> None:
@@ -59,7 +59,9 @@ def test_values_of_the_chart(tmp_path: Path) -> None:
         ({"machines": {"one": {"memory_mb": "much"}}}, "/machines/one/memory_mb: must be a number"),
     ],
 )
-def test_what_is_impossible_is_said(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
-    refused = call(tmp_path, {**PAPER, **changes})
-    assert refused.exit_code == 1
-    assert reason in " ".join(refused.stderr.split())
+def test_an_impossible_allocation_is_explained(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    result = call(tmp_path, {**PAPER, **changes})
+    assert result.exit_code == 1
+    assert reason in " ".join(result.stderr.split())

@@ -56,32 +56,33 @@ def fits(workload: Workload, allocation: Allocation) -> bool:
     )
 
 
-def allocated(document: dict[str, Any], objective: Objective) -> tuple[Workload, Allocated]:
+def allocate_document(document: dict[str, Any], objective: Objective) -> tuple[Workload, Allocated]:
     workload = parse_workload(document)
     return workload, allocate(workload, objective, 30.0)
 
 
 def test_the_example_of_the_paper() -> None:
-    workload, found = allocated(PAPER, Objective.COMMUNICATION)
-    assert found.value == 2_200_000
-    assert found.allocation == {
+    workload, result = allocate_document(PAPER, Objective.COMMUNICATION)
+    assert result.value == 2_200_000
+    assert result.allocation == {
         "input1": "second", "input2": "first", "worker": "first", "production": "second"
     }  # fmt: skip
-    assert not found.is_greedy
-    assert found.gap == pytest.approx(0, abs=1e-6)
+    assert not result.is_greedy
+    assert result.gap == pytest.approx(0, abs=1e-6)
     values = sorted(
-        workload.value(each, Objective.COMMUNICATION) for each in all_allocations(workload)
+        workload.value(allocation, Objective.COMMUNICATION)
+        for allocation in all_allocations(workload)
     )
     assert values == [2.2e6, 3.4e6, 3.4e6, 3.8e6, 3.8e6, 3.8e6, 3.8e6, 4.2e6, 4.2e6]
 
 
 def test_the_price_of_the_example() -> None:
-    assert allocated(PAPER, Objective.COST)[1].value == 5
+    assert allocate_document(PAPER, Objective.COST)[1].value == 5
     large = {"first": {"memory_mb": 7000, "price": 2}, "second": {"memory_mb": 5000, "price": 3}}
-    workload, found = allocated({**PAPER, "machines": large}, Objective.COST)
-    assert {*found.allocation.values()} == {"first"}
-    assert found.value == 2
-    assert workload.communication(found.allocation) == 1_400_000
+    workload, result = allocate_document({**PAPER, "machines": large}, Objective.COST)
+    assert {*result.allocation.values()} == {"first"}
+    assert result.value == 2
+    assert workload.communication(result.allocation) == 1_400_000
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_the_price_of_the_example() -> None:
         ({"first": 3500, "second": 1700, "third": 1700}, "pieces that do not fit"),
     ],
 )
-def test_what_does_not_fit_is_said_with_the_sums(
+def test_processes_that_do_not_fit_are_explained_with_the_sums(
     memory_mb: dict[str, float], reason: str | None
 ) -> None:
     workload = parse_workload(with_machines(**memory_mb))
@@ -131,27 +132,29 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(documents(), st.sampled_from(Objective))
-def test_nothing_is_better_than_what_is_found(
+def test_no_allocation_is_better_than_the_result(
     document: dict[str, Any], objective: Objective
 ) -> None:
     workload = parse_workload(document)
-    values = [workload.value(each, objective) for each in all_allocations(workload)]
+    values = [workload.value(allocation, objective) for allocation in all_allocations(workload)]
     if not values:
         with pytest.raises(DoesNotFit):
             allocate(workload, objective, 30.0)
         return
-    found = allocate(workload, objective, 30.0)
-    assert fits(workload, found.allocation)
-    assert found.value == workload.value(found.allocation, objective) == pytest.approx(min(values))
-    assert found.bound <= found.value * (1 + 1e-6)
+    result = allocate(workload, objective, 30.0)
+    assert fits(workload, result.allocation)
+    assert (
+        result.value == workload.value(result.allocation, objective) == pytest.approx(min(values))
+    )
+    assert result.bound <= result.value * (1 + 1e-6)
 
 
 @given(documents(), st.sampled_from(Objective))
 def test_a_greedy_allocation_fits(document: dict[str, Any], objective: Objective) -> None:
     workload = parse_workload(document)
-    found = greedy(workload, objective)
-    if found is not None:
-        assert fits(workload, found)
+    allocation = greedy(workload, objective)
+    if allocation is not None:
+        assert fits(workload, allocation)
 
 
 def test_without_time_the_greedy_allocation_is_the_answer() -> None:
@@ -167,10 +170,10 @@ def test_without_time_the_greedy_allocation_is_the_answer() -> None:
         "machines": {f"m{n}": {"memory_mb": 60} for n in range(8)},
     }
     workload = parse_workload(document)
-    found = allocate(workload, Objective.COMMUNICATION, 0.001)
-    assert found.is_greedy
-    assert found.gap > 0
-    assert fits(workload, found.allocation)
+    result = allocate(workload, Objective.COMMUNICATION, 0.001)
+    assert result.is_greedy
+    assert result.gap > 0
+    assert fits(workload, result.allocation)
 
 
 def test_memory_is_estimated_by_measured_runs() -> None:
@@ -205,10 +208,10 @@ def test_memory_is_estimated_by_measured_runs() -> None:
         ({"other": 1}, "/other"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_reported_with_its_place(changes: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(Invalid) as refused:
+def test_a_mistake_is_reported_with_its_location(changes: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Invalid) as error:
         parse_workload({**PAPER, **changes})
-    assert pointer in [at.pointer for at in refused.value.locations]
+    assert pointer in [location.pointer for location in error.value.locations]
 
 
 def test_a_program_that_is_too_large_is_refused() -> None:
@@ -219,9 +222,9 @@ def test_a_program_that_is_too_large_is_refused() -> None:
         "traffic": edges,
         "machines": {f"m{n}": {"memory_mb": 9} for n in range(100)},
     }
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         allocate(parse_workload(document), Objective.COMMUNICATION, 1.0)
-    assert "200,000" in refused.value.locations[0].detail
+    assert "200,000" in error.value.locations[0].detail
 
 
 def test_values_of_the_chart_bind_parts_to_machines() -> None:
@@ -233,8 +236,8 @@ def test_values_of_the_chart_bind_parts_to_machines() -> None:
         },
         "machines": {"one": {"memory_mb": 1100}, "two": {"memory_mb": 5000}},
     }
-    workload, found = allocated(document, Objective.COST)
-    values = yaml.safe_load(helm_values(workload, found))
+    workload, result = allocate_document(document, Objective.COST)
+    values = yaml.safe_load(helm_values(workload, result))
     assert values == {
         "api": {
             "replicas": 2,
@@ -242,12 +245,12 @@ def test_values_of_the_chart_bind_parts_to_machines() -> None:
             "resources": {"requests": {"memory": "1000Mi"}, "limits": {"memory": "1000Mi"}},
         }
     }
-    assert "kubectl label node" in helm_values(workload, found)
+    assert "kubectl label node" in helm_values(workload, result)
 
 
 def test_a_report_names_machines_with_what_they_hold() -> None:
-    workload, found = allocated(PAPER, Objective.COMMUNICATION)
-    report = describe(workload, found, Objective.COMMUNICATION)
+    workload, result = allocate_document(PAPER, Objective.COMMUNICATION)
+    report = describe(workload, result, Objective.COMMUNICATION)
     assert report["machines"]["first"] == {
         "processes": ["input2", "worker"], "memory_mb": 5600, "of_memory_mb": 6000
     }  # fmt: skip

@@ -45,22 +45,22 @@ NEAR_PEAK: dict[str, Any] = {
 def averages(minutes: list[int]) -> dict[str, Any]:
     """Return the averages of plugs over several windows, joined one after the other."""
     operators: dict[str, Any] = {}
-    for each in minutes:
+    for minute in minutes:
         operators |= {
-            f"window_{each}": {"window": "readings", "range_s": 60 * each},
-            f"loads_{each}": {
+            f"window_{minute}": {"window": "readings", "range_s": 60 * minute},
+            f"loads_{minute}": {
                 "select": [{"eq": ["property", "load"]}],
-                "of": f"window_{each}",
+                "of": f"window_{minute}",
                 "selectivity": 0.5,
             },
-            f"average_{each}": {
-                "aggregate": {f"load_{each}": {"average": "load"}},
+            f"average_{minute}": {
+                "aggregate": {f"load_{minute}": {"average": "load"}},
                 "by": ["plug"],
-                "of": f"loads_{each}",
+                "of": f"loads_{minute}",
             },
         }
     root = f"average_{minutes[0]}"
-    for each in minutes[1:]:
-        operators[f"with_{each}"] = {"join": [root, f"average_{each}"]}
-        root = f"with_{each}"
+    for minute in minutes[1:]:
+        operators[f"with_{minute}"] = {"join": [root, f"average_{minute}"]}
+        root = f"with_{minute}"
     return {**NEAR_PEAK, "operators": operators, "root": root}

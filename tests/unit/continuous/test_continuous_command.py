@@ -20,8 +20,10 @@ GUIDE = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 
 
 def blocks(language: str) -> list[str]:
-    found = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    return [str(each) for each in found]
+    matches = re.findall(
+        rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [str(match) for match in matches]
 
 
 @pytest.fixture
@@ -32,13 +34,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(continuous, [str(each) for each in arguments])
+    return CliRunner().invoke(continuous, [str(argument) for argument in arguments])
 
 
 def test_the_guide_shows_what_the_command_prints(file: Path) -> None:
     assert orjson.loads(blocks("json")[0]) == NEAR_PEAK
-    printed = re.sub(r"\d+\.\d ms", "1.0 ms", call("plan", file).stdout)
-    assert printed == blocks("text")[0]
+    output = re.sub(r"\d+\.\d ms", "1.0 ms", call("plan", file).stdout)
+    assert output == blocks("text")[0]
 
 
 def test_the_guide_has_tuples_of_its_query() -> None:
@@ -62,24 +64,24 @@ def test_operators_that_share_no_core_have_a_lower_bottleneck(file: Path) -> Non
 
 
 def test_a_sweep_is_printed_and_drawn(file: Path) -> None:
-    printed = call("plan", file, "--sweep", "0.01:10:8").stdout
-    assert len(re.findall(r"^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +\w", printed, re.MULTILINE)) == 8
+    output = call("plan", file, "--sweep", "0.01:10:8").stdout
+    assert len(re.findall(r"^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +\w", output, re.MULTILINE)) == 8
     assert call("plan", file, "--sweep", "1,2", "--format", "json").exit_code == 0
     drawing = ET.fromstring(call("plan", file, "--sweep", "0.01:10:8", "--format", "svg").stdout)
-    curves = [each.get("class") for each in drawing.iter("{http://www.w3.org/2000/svg}path")]
+    curves = [path.get("class") for path in drawing.iter("{http://www.w3.org/2000/svg}path")]
     assert {"best", "all_spark", "all_database", "limit"} <= {*curves}
 
 
 def test_a_drawing_has_all_operators(file: Path) -> None:
     drawing = ET.fromstring(call("plan", file, "--format", "svg").stdout)
-    texts = {each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    texts = {element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")}
     assert NEAR_PEAK["operators"].keys() <= texts
 
 
 @pytest.mark.parametrize(
     "sweep", ["1", "0,1", "1:2", "1:2:1", "1:0:5", "a", "1:2:999999", "1:nan:3"]
 )
-def test_a_sweep_that_is_none_is_refused(file: Path, sweep: str) -> None:
+def test_an_invalid_sweep_is_refused(file: Path, sweep: str) -> None:
     assert call("plan", file, "--sweep", sweep).exit_code == 2
 
 

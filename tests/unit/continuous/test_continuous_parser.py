@@ -14,30 +14,34 @@ from tests.unit.continuous.queries import NEAR_PEAK, averages
 
 
 def mistakes(document: Any) -> dict[str, str]:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         parse_query(document)
-    return {each.pointer: each.detail for each in refused.value.locations}
+    return {location.pointer: location.detail for location in error.value.locations}
 
 
-def changed(pointer: str, value: Any) -> dict[str, Any]:
+def with_value(pointer: str, value: Any) -> dict[str, Any]:
     document: Any = deepcopy(NEAR_PEAK)
     *path, last = pointer.strip("/").split("/")
-    at = document
+    node = document
     for step in path:
-        at = at[int(step)] if isinstance(at, list) else at[step]
-    if isinstance(at, list):
-        at[int(last)] = value
+        node = node[int(step)] if isinstance(node, list) else node[step]
+    if isinstance(node, list):
+        node[int(last)] = value
     else:
-        at[last] = value
+        node[last] = value
     return document  # type: ignore[no-any-return]
 
 
 def test_a_query_is_read() -> None:
     query = parse_query(NEAR_PEAK)
-    assert [each.name for each in post_order(query.root)][-3:] == ["compared", "near", "counts"]
+    assert [operator.name for operator in post_order(query.root)][-3:] == [
+        "compared",
+        "near",
+        "counts",
+    ]
     assert isinstance(query.root, Aggregate)
     assert query.root.fields == {"plug": ValueType.INTEGER, "n": ValueType.INTEGER}
-    joins = [each for each in post_order(query.root) if isinstance(each, Join)]
+    joins = [operator for operator in post_order(query.root) if isinstance(operator, Join)]
     assert joins[0].shared == ("plug",) or set(joins[0].shared) == {"plug"}
 
 
@@ -76,21 +80,21 @@ def test_a_query_is_read() -> None:
     ],
 )
 def test_a_mistake_is_located(pointer: str, value: Any, detail: str | None) -> None:
-    found = mistakes(changed(pointer, value))
-    assert detail is None or any(detail in each for each in found.values()), found
-    assert any(at.startswith(pointer[:12]) or "operators" in at for at in found)
+    details = mistakes(with_value(pointer, value))
+    assert detail is None or any(detail in text for text in details.values()), details
+    assert any(location.startswith(pointer[:12]) or "operators" in location for location in details)
 
 
 def test_joins_need_a_field_that_both_have() -> None:
-    document = changed("/operators/peaks/by", [])
+    document = with_value("/operators/peaks/by", [])
     document["operators"]["counts"]["by"] = []
     assert "cross product" in mistakes(document)["/operators/compared/join"]
 
 
 def test_joins_without_another_operator_are_limited() -> None:
     parse_query(averages(list(range(1, MAX_JOINED + 1))))
-    found = mistakes(averages(list(range(1, MAX_JOINED + 2))))
-    assert list(found) == [f"/operators/with_{MAX_JOINED + 1}/join"]
+    details = mistakes(averages(list(range(1, MAX_JOINED + 2))))
+    assert list(details) == [f"/operators/with_{MAX_JOINED + 1}/join"]
 
 
 def test_tuples_are_read() -> None:
@@ -98,7 +102,7 @@ def test_tuples_are_read() -> None:
     values = {"plug": 7, "property": "load", "load": 3}
     document = {"stream": "readings", "time_s": 1.5, "values": values}
     assert parse_tuple(document, streams) == ("readings", 1.5, values)
-    for pointer, wrong in {
+    for pointer, invalid in {
         "/stream": {**document, "stream": "reading"},
         "/time_s": {**document, "time_s": "now"},
         "/values/plug": {**document, "values": {**values, "plug": 2**63}},
@@ -106,6 +110,6 @@ def test_tuples_are_read() -> None:
         "/values/property": {**document, "values": {"plug": 7, "load": 3}},
         "/values/more": {**document, "values": {**values, "more": 1}},
     }.items():
-        with pytest.raises(Invalid) as refused:
-            parse_tuple(wrong, streams)
-        assert [each.pointer for each in refused.value.locations] == [pointer]
+        with pytest.raises(Invalid) as error:
+            parse_tuple(invalid, streams)
+        assert [location.pointer for location in error.value.locations] == [pointer]

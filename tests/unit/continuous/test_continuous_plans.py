@@ -44,56 +44,61 @@ def test_a_window_of_1000_tuples_a_second_and_five_minutes_has_300_000() -> None
 def joined_streams(draw: Random, count: int) -> Query:
     """Windows of random sizes, each of which shares a field with the next."""
     document: dict[str, Any] = {"streams": {}, "operators": {}, "slide_s": 1, "distinct": {}}
-    for at in range(count):
-        fields = {f"k{at}": "integer", f"k{at + 1}": "integer"}
-        document["streams"][f"s{at}"] = {"fields": fields, "rate": draw.choice((1, 10, 100))}
-        document["operators"][f"w{at}"] = {"window": f"s{at}", "range_s": draw.choice((1, 10, 60))}
-        document["distinct"] |= {f"k{at}": draw.choice((5, 50, 500)), f"k{at + 1}": 20}
+    for number in range(count):
+        fields = {f"k{number}": "integer", f"k{number + 1}": "integer"}
+        document["streams"][f"s{number}"] = {"fields": fields, "rate": draw.choice((1, 10, 100))}
+        document["operators"][f"w{number}"] = {
+            "window": f"s{number}",
+            "range_s": draw.choice((1, 10, 60)),
+        }
+        document["distinct"] |= {f"k{number}": draw.choice((5, 50, 500)), f"k{number + 1}": 20}
     root = "w0"
-    for at in range(1, count):
-        document["operators"][f"j{at}"] = {"join": [root, f"w{at}"]}
-        root = f"j{at}"
+    for number in range(1, count):
+        document["operators"][f"j{number}"] = {"join": [root, f"w{number}"]}
+        root = f"j{number}"
     return parse_query({**document, "root": root})
 
 
 def total(query: Query, root: Operator) -> float:
     costs = CalibratedCosts(query, CONSTANTS, 1.0)
     usage = Usage()
-    for each in relational(root):
-        cost = costs.on_spark(each)
+    for operator in relational(root):
+        cost = costs.on_spark(operator)
         usage = usage.plus(Usage(cost, cost))
-    found = UNLIMITED.cost(usage)
-    return found.total if found.is_feasible else found.bottleneck
+    plan_cost = UNLIMITED.cost(usage)
+    return plan_cost.total if plan_cost.is_feasible else plan_cost.bottleneck
 
 
 def bushy(inputs: tuple[Operator, ...]) -> list[Operator]:
     """Return all trees over inputs in their order, without cross products."""
     if len(inputs) == 1:
         return [inputs[0]]
-    found: list[Operator] = []
-    for at in range(1, len(inputs)):
-        for left in bushy(inputs[:at]):
-            for right in bushy(inputs[at:]):
+    trees: list[Operator] = []
+    for split in range(1, len(inputs)):
+        for left in bushy(inputs[:split]):
+            for right in bushy(inputs[split:]):
                 join = Join(f"({left.name} {right.name})", left, right)
-                found += [join] if join.shared else []
-    return found
+                trees += [join] if join.shared else []
+    return trees
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_order_of_joins_is_better(seed: int) -> None:
     query = joined_streams(Random(seed), 4)
-    ordered = order_joins(query, CalibratedCosts(query, CONSTANTS, 1.0), UNLIMITED)
-    assert {each.name for each in post_order(query.root) if not isinstance(each, Join)} == {
-        each.name for each in post_order(ordered.root) if not isinstance(each, Join)
+    best_query = order_joins(query, CalibratedCosts(query, CONSTANTS, 1.0), UNLIMITED)
+    assert {
+        operator.name for operator in post_order(query.root) if not isinstance(operator, Join)
+    } == {
+        operator.name for operator in post_order(best_query.root) if not isinstance(operator, Join)
     }
-    windows = [each for each in post_order(query.root) if not isinstance(each, Join)]
-    trees = [tree for each in permutations(windows) for tree in bushy(each)]
+    windows = [operator for operator in post_order(query.root) if not isinstance(operator, Join)]
+    trees = [tree for inputs in permutations(windows) for tree in bushy(inputs)]
     best = min(total(query, tree) for tree in trees)
-    assert isclose(total(query, ordered.root), best)
-    assert ordered.root.fields.keys() == query.root.fields.keys()
+    assert isclose(total(query, best_query.root), best)
+    assert best_query.root.fields.keys() == query.root.fields.keys()
 
 
-def test_an_order_that_is_the_best_stays() -> None:
+def test_the_best_order_stays() -> None:
     query = parse_query(averages([1, 3, 5]))
     assert make_plan(query, OPTIONS).query == query
 
@@ -107,7 +112,7 @@ def test_the_chosen_plan_is_no_worse_than_one_engine() -> None:
             assert plan.physical.cost.order <= alone.physical.cost.order
 
 
-def test_a_trigger_that_is_dear_makes_short_batches_infeasible() -> None:
+def test_an_expensive_trigger_makes_short_batches_infeasible() -> None:
     slow = replace(CONSTANTS, window_trigger=1.5)
     query = parse_query(NEAR_PEAK)
     assert not make_plan(query, PlanOptions(slow)).physical.cost.is_feasible
@@ -119,29 +124,29 @@ def test_a_trigger_that_is_dear_makes_short_batches_infeasible() -> None:
 def test_a_report_adds_up() -> None:
     plan = make_plan(parse_query(NEAR_PEAK), OPTIONS)
     report = describe(plan, OPTIONS)
-    utilisations = [each["utilisation"] for each in report["operators"]]
+    utilisations = [operator["utilisation"] for operator in report["operators"]]
     assert isclose(sum(filter(None, utilisations)), report["cost"]["total"])
     assert isclose(max(filter(None, utilisations)), report["cost"]["bottleneck"])
-    assert {each["engine"] for each in report["operators"]} <= {"spark", "database"}
+    assert {operator["engine"] for operator in report["operators"]} <= {"spark", "database"}
 
 
 def test_a_sweep_says_where_the_placement_switches() -> None:
     report = describe_sweep(parse_query(NEAR_PEAK), [0.001, 0.01, 0.1, 1, 10], OPTIONS)
-    placed = [each["in_database"] for each in report["rates"]]
-    changes = sum(one != other for one, other in pairwise(placed))
+    placements = [rate["in_database"] for rate in report["rates"]]
+    changes = sum(one != other for one, other in pairwise(placements))
     assert len(report["switches"]) == changes > 0
 
 
 def test_constants_are_validated() -> None:
-    good: dict[str, Any] = CONSTANTS.to_json()
-    wrong: Any
-    assert parse_constants(good) == CONSTANTS
-    for wrong in (
-        {**good, "statement": -1},
-        {**good, "more": 1},
+    valid: dict[str, Any] = CONSTANTS.to_json()
+    invalid: Any
+    assert parse_constants(valid) == CONSTANTS
+    for invalid in (
+        {**valid, "statement": -1},
+        {**valid, "more": 1},
         {},
         [],
-        {**good, "statement": "1"},
+        {**valid, "statement": "1"},
     ):
         with pytest.raises(Invalid):
-            parse_constants(wrong)
+            parse_constants(invalid)

@@ -43,7 +43,7 @@ def test_as_many_plans_are_left_as_the_paper_counts(
 
 
 @pytest.mark.parametrize(
-    ("capacity", "trees", "most"),
+    ("capacity", "trees", "max_operators"),
     [
         (UNLIMITED, 150, 8),
         (Capacity(machine=1), 100, 7),
@@ -52,27 +52,27 @@ def test_as_many_plans_are_left_as_the_paper_counts(
     ],
 )
 def test_no_plan_is_better_than_the_one_that_is_found(
-    capacity: Capacity, trees: int, most: int
+    capacity: Capacity, trees: int, max_operators: int
 ) -> None:
     draw = Random(7)
     for number in range(trees):
-        root = random_tree(draw, draw.randint(2, most))
+        root = random_tree(draw, draw.randint(2, max_operators))
         costs = RandomCosts(number, draw.choice((0.2, 0.8, 1.5, 3.0)))
-        found, best = place(root, costs, capacity), exhaustive(root, costs, capacity)
-        assert isclose(found.cost.order[1], best.order[1])
-        assert found.cost.is_feasible is best.is_feasible
-        checked = cost_of(root, costs, capacity, found.engines)
-        assert isclose(checked.total, found.cost.total)
-        assert isclose(checked.bottleneck, found.cost.bottleneck)
+        placement, best = place(root, costs, capacity), exhaustive(root, costs, capacity)
+        assert isclose(placement.cost.order[1], best.order[1])
+        assert placement.cost.is_feasible is best.is_feasible
+        cost = cost_of(root, costs, capacity, placement.engines)
+        assert isclose(cost.total, placement.cost.total)
+        assert isclose(cost.bottleneck, placement.cost.bottleneck)
 
 
 def test_a_large_query_is_divided() -> None:
     root, costs = top(eight_way()), RandomCosts(1, 0.1)
-    divided, whole = place(root, costs), place(root, costs, UNLIMITED, None)
-    assert divided.examined < whole.examined / 10
-    assert divided.engines.keys() == whole.engines.keys()
+    divided, undivided = place(root, costs), place(root, costs, UNLIMITED, None)
+    assert divided.examined < undivided.examined / 10
+    assert divided.engines.keys() == undivided.engines.keys()
     assert isclose(cost_of(root, costs, UNLIMITED, divided.engines).total, divided.cost.total)
-    assert whole.cost.total <= divided.cost.total
+    assert undivided.cost.total <= divided.cost.total
 
 
 def test_a_query_that_should_be_divided_is_refused_undivided() -> None:

@@ -94,30 +94,30 @@ def random_tree(draw: Random, operators: int) -> Operator:
 
 
 class RandomCosts:
-    """Costs by chance of each operator and each statement; none adds up."""
+    """Random costs of each operator and each statement, which do not add up."""
 
     def __init__(self, seed: int, scale: float) -> None:
         self._seed, self._scale = seed, scale
-        self._drawn: dict[frozenset[str], float] = {}
+        self._costs: dict[frozenset[str], float] = {}
 
     def on_spark(self, operator: Operator) -> float:
         return self._cost(frozenset({operator.name, "on Spark"}))
 
     def in_database(self, operators: Sequence[Operator]) -> float:
-        return self._cost(frozenset([each.name for each in operators]))
+        return self._cost(frozenset([operator.name for operator in operators]))
 
     def _cost(self, names: frozenset[str]) -> float:
-        if names not in self._drawn:
+        if names not in self._costs:
             draw = Random(f"{self._seed} {sorted(names)}")
-            self._drawn[names] = draw.random() * self._scale
-        return self._drawn[names]
+            self._costs[names] = draw.random() * self._scale
+        return self._costs[names]
 
 
 def exhaustive(root: Operator, costs: RandomCosts, capacity: Capacity = UNLIMITED) -> PlanCost:
     """Return the best cost of all 2ⁿ placements."""
     operators = relational(root)
     placements = product(Engine, repeat=len(operators))
-    found = (
+    plan_costs = (
         cost_of(
             root,
             costs,
@@ -126,7 +126,7 @@ def exhaustive(root: Operator, costs: RandomCosts, capacity: Capacity = UNLIMITE
         )
         for engines in placements
     )
-    return min(found, key=lambda each: each.order)
+    return min(plan_costs, key=lambda cost: cost.order)
 
 
 def cost_of(
@@ -134,17 +134,19 @@ def cost_of(
 ) -> PlanCost:
     """Return the cost of one placement, statement by statement."""
     usage = Usage()
-    parents = {below.name: each.name for each in post_order(root) for below in inputs_of(each)}
+    parents = {
+        child.name: operator.name for operator in post_order(root) for child in inputs_of(operator)
+    }
     statements: dict[str, list[Operator]] = {}
-    for each in reversed(list(post_order(root))):
-        if engines.get(each.name) is not Engine.DATABASE:
-            cost = costs.on_spark(each)
+    for operator in reversed(list(post_order(root))):
+        if engines.get(operator.name) is not Engine.DATABASE:
+            cost = costs.on_spark(operator)
             usage = usage.plus(Usage(cost, cost))
             continue
-        start = each.name
+        start = operator.name
         while engines.get(parents.get(start, "")) is Engine.DATABASE:
             start = parents[start]
-        statements.setdefault(start, []).append(each)
+        statements.setdefault(start, []).append(operator)
     for operators in statements.values():
         cost = costs.in_database(operators)
         usage = usage.plus(Usage(cost, database=cost))

@@ -10,8 +10,8 @@ __all__ = ["random_messages", "random_plan"]
 _TARGETS: Final = ("x", "y", "credits", "total", "note")
 _TOTALS: Final = (1, 2, 3, 1.0, 2.5, -4, True, None, "a", [1])
 _RANGES: Final = ({"ge": 2}, {"lt": 1.5}, {"ge": 1, "lt": 3}, {"ge": -10, "lt": 0})
-_DEEPEST: Final = 2
-"""Switches inside of each other."""
+_MAX_DEPTH: Final = 2
+"""Nested switches."""
 
 
 def random_messages(chance: Random) -> list[dict[str, Any]]:
@@ -27,20 +27,20 @@ def random_messages(chance: Random) -> list[dict[str, Any]]:
 
 def random_plan(chance: Random) -> list[dict[str, Any]]:
     attributes = {"name": "string", "total": "json", "note": "integer"}
-    operators = _Operators(chance).some(set(attributes), _DEEPEST, least=1)
+    operators = _Operators(chance).choose(set(attributes), _MAX_DEPTH, minimum=1)
     return [{"op": "receive", "attributes": attributes}, *operators]
 
 
 class _Operators:
-    """Chooses operators; the `names` of an argument become what a message has after them."""
+    """Chooses operators; an argument `names` becomes the names of a message after them."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
-        self._left = 40
+        self._remaining = 40
 
-    def some(self, names: set[str], depth: int, least: int = 0) -> list[dict[str, Any]]:
-        number = min(self._chance.randrange(least, 7), self._left)
-        self._left -= number
+    def choose(self, names: set[str], depth: int, minimum: int = 0) -> list[dict[str, Any]]:
+        number = min(self._chance.randrange(minimum, 7), self._remaining)
+        self._remaining -= number
         return [self._one(names, depth) for _ in range(number)]
 
     def _one(self, names: set[str], depth: int) -> dict[str, Any]:
@@ -65,16 +65,16 @@ class _Operators:
                 return self._switch(names, depth)
 
     def _translate(self, names: set[str]) -> dict[str, Any]:
-        kept = self._chance.sample(sorted(names), self._chance.randint(0, len(names)))
+        copied = self._chance.sample(sorted(names), self._chance.randint(0, len(names)))
         renamed = {self._chance.choice(_TARGETS): self._reference(names)}
-        value = {**{name: {"$": f"/{name}"} for name in kept}, **renamed}
+        value = {**{name: {"$": f"/{name}"} for name in copied}, **renamed}
         names.clear()
         names.update(value)
         return {"op": "translate", "value": value}
 
     def _switch(self, names: set[str], depth: int) -> dict[str, Any]:
         on, branches = self._reference(names), [set(names) for _ in range(3)]
-        first, second, last = (self.some(branch, depth - 1) for branch in branches)
+        first, second, last = (self.choose(branch, depth - 1) for branch in branches)
         cases = [
             {**self._condition(), "operators": first},
             {**self._condition(), "operators": second},

@@ -26,15 +26,15 @@ NAMES, TOTALS = ("A", "B", "unknown"), (1, 2, 3, True)
 
 
 class Credits:
-    """Implements `Invoker`: customers A and B have credits, others have none."""
+    """Implements `Invoker`: only customers A and B have credits."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.names: list[str] = []
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         name = document["filter"]["eq"][1]
-        self.asked.append(name)
-        return [{"customer": name, "amount": len(self.asked[0])}] if name in "AB" else []
+        self.names.append(name)
+        return [{"customer": name, "amount": len(self.names[0])}] if name in "AB" else []
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
         raise Unavailable("It does not answer.", system="none")
@@ -78,7 +78,7 @@ async def results(steps: Sequence[Step], messages: list[Message]) -> list[Any]:
 
 async def one_by_one(plan: Plan, bodies: Sequence[dict[str, Any]]) -> list[Any]:
     steps = steps_of_message(plan.operators)
-    return [each for body in bodies for each in await results(steps, batch([body]))]
+    return [result for body in bodies for result in await results(steps, batch([body]))]
 
 
 @given(
@@ -86,10 +86,10 @@ async def one_by_one(plan: Plan, bodies: Sequence[dict[str, Any]]) -> list[Any]:
     st.lists(st.tuples(st.sampled_from(TOTALS), st.integers(0, 3)), max_size=8),
 )
 async def test_a_batch_has_the_results_of_its_messages_one_by_one(
-    name: str, others: list[tuple[Any, int]]
+    name: str, rows: list[tuple[Any, int]]
 ) -> None:
-    bodies = [{"name": name, "total": total, "note": note} for total, note in others]
-    assert [each.name for each in PLAN.levels[0]] == ["name"]
+    bodies = [{"name": name, "total": total, "note": note} for total, note in rows]
+    assert [attribute.name for attribute in PLAN.levels[0]] == ["name"]
     assert await results(rewrite(PLAN), batch(bodies)) == await one_by_one(PLAN, bodies)
 
 
@@ -98,11 +98,11 @@ async def test_a_batch_is_looked_up_once() -> None:
     invoker = Credits()
     execution = BatchExecution(invoker, "flow", SystemClock())
     await execution.run(rewrite(PLAN), batch(bodies))
-    assert invoker.asked == ["A"]
+    assert invoker.names == ["A"]
     assert (execution.metrics.lookups, execution.metrics.saved) == (1, 3)
 
 
-async def executed(
+async def execute(
     operators: Sequence[dict[str, Any]], bodies: Sequence[dict[str, Any]], clock: Clock
 ) -> list[Message]:
     messages = batch(bodies)
@@ -115,23 +115,23 @@ async def test_a_value_that_doubles_forty_times_fails_its_message() -> None:
     """In memory it is forty small lists; as JSON it would be longer than any memory."""
     double = {"op": "assign", "to": "total", "value": [{"$": "/total"}, {"$": "/total"}]}
     bodies = [{"name": "A", "total": "x", "note": 1}]
-    (message,) = await executed([double] * 40, bodies, SystemClock())
+    (message,) = await execute([double] * 40, bodies, SystemClock())
     assert isinstance(message.error, Invalid)
-    assert [each.pointer for each in message.error.locations] == ["/total"]
+    assert [location.pointer for location in message.error.locations] == ["/total"]
 
 
-async def test_a_value_that_many_share_fails_those_alone_that_have_no_room_for_it() -> None:
+async def test_a_shared_value_fails_only_the_messages_without_room_for_it() -> None:
     share = {"op": "assign", "to": "shared", "value": {"of": {"$": "/name"}}}
     half = "x" * (MAX_BYTES // 2)
     bodies = [
         {"name": half[:-100], "total": total, "note": 1} for total in ("", half[:1000], "", half)
     ]
-    messages = await executed([share, {**share, "to": "name"}], bodies, SystemClock())
+    messages = await execute([share, {**share, "to": "name"}], bodies, SystemClock())
     assert [message.error is None for message in messages] == [True, False, True, False]
 
 
-class Hurried:
-    """Implements `Clock`: a second passes at each look."""
+class FastClock:
+    """Implements `Clock`: a second passes at each call."""
 
     now = staticmethod(SystemClock.now)
 
@@ -147,21 +147,22 @@ JOIN_NONE = {"op": "join", "with": "total", "on": {"of": 1}, "to": "found"}
 
 
 @pytest.mark.parametrize(
-    ("operator", "messages", "rows", "often"), [(JOIN_NONE, 1, 3_000, 5), (LAST_ONE, 50, 0, 50)]
+    ("operator", "messages", "rows", "min_rounds"),
+    [(JOIN_NONE, 1, 3_000, 5), (LAST_ONE, 50, 0, 50)],
 )
-async def test_others_run_between_messages_and_within_the_rows_of_a_join(
-    operator: dict[str, Any], messages: int, rows: int, often: int
+async def test_other_tasks_run_between_messages_and_within_the_rows_of_a_join(
+    operator: dict[str, Any], messages: int, rows: int, min_rounds: int
 ) -> None:
-    ran = 0
+    rounds = 0
 
-    async def others() -> None:
-        nonlocal ran
+    async def count_rounds() -> None:
+        nonlocal rounds
         while True:
-            ran += 1
+            rounds += 1
             await asyncio.sleep(0)
 
-    task = asyncio.create_task(others())
+    task = asyncio.create_task(count_rounds())
     body = {"name": "A", "total": [{}] * rows, "note": 1}
-    await executed([operator], [body] * messages, Hurried())
-    assert ran >= often
+    await execute([operator], [body] * messages, FastClock())
+    assert rounds >= min_rounds
     await end([task])

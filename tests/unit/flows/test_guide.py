@@ -15,7 +15,7 @@ GUIDE = Path(__file__).parents[3] / "docs" / "message-flows.md"
 
 def test_the_example_of_the_guide_is_the_flow_that_is_tested() -> None:
     blocks = re.findall(r"^```http\n.*?\n\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    created, sent = map(orjson.loads, blocks)
-    assert created["plan"] == ORDERS
-    assert flow(created["plan"], ordered=created["ordered"]).ordered
-    assert sent["messages"] == orders()
+    declaration, batch = map(orjson.loads, blocks)
+    assert declaration["plan"] == ORDERS
+    assert flow(declaration["plan"], ordered=declaration["ordered"]).ordered
+    assert batch["messages"] == orders()

@@ -1,4 +1,4 @@
-"""Which hosts, and which of their addresses, flows may invoke."""
+"""Which hosts, and which of their addresses, flows can invoke."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from mediator.base.errors import Invalid, Unavailable
 from mediator.flows.http_hosts import HttpHosts, Origin, parse_host, parse_origin
 
-LISTED = ("credit.example", "stock.example:8443")
+HOSTS = ("credit.example", "stock.example:8443")
 PUBLIC = ("93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822")
 PRIVATE = ("10.0.0.1", "172.16.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd00::1", "100.64.0.1")
 PRIVATE_IN_DISGUISE = ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::")
-NEVER = (
+FORBIDDEN = (
     "169.254.169.254",
     "fe80::1",
     "fe80::1%1",
@@ -33,7 +33,7 @@ def hosts(*addresses: str, private: bool = False) -> HttpHosts:
             raise OSError("not known")
         return addresses
 
-    return HttpHosts.of(LISTED, private=private, resolve=resolve)
+    return HttpHosts.of(HOSTS, private=private, resolve=resolve)
 
 
 CREDIT = Origin("https", "credit.example", 443)
@@ -58,9 +58,9 @@ def test_only_listed_hosts_are_invoked(url: str, is_allowed: bool) -> None:
     if is_allowed:
         hosts().check(origin)
         return
-    with pytest.raises(Invalid, match="PORTOLAN_FLOW_HOSTS") as refused:
+    with pytest.raises(Invalid, match="PORTOLAN_FLOW_HOSTS") as error:
         hosts().check(origin, "/plan/1/http/url")
-    assert refused.value.locations[0].pointer == "/plan/1/http/url"
+    assert error.value.locations[0].pointer == "/plan/1/http/url"
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -69,20 +69,20 @@ async def test_public_addresses_are_connected_to(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", [*PRIVATE, *PRIVATE_IN_DISGUISE])
-async def test_private_addresses_are_for_those_who_allow_them(address: str) -> None:
+async def test_private_addresses_need_a_setting(address: str) -> None:
     with pytest.raises(Invalid, match="PORTOLAN_FLOW_PRIVATE_ADDRESSES"):
         await hosts(PUBLIC[0], address).addresses(CREDIT)
     assert await hosts(address, private=True).addresses(CREDIT) == [address]
 
 
-@pytest.mark.parametrize("address", NEVER)
+@pytest.mark.parametrize("address", FORBIDDEN)
 @pytest.mark.parametrize("private", [True, False])
 async def test_no_setting_allows_other_addresses(address: str, private: bool) -> None:
     with pytest.raises(Invalid):
         await hosts(PUBLIC[0], address, private=private).addresses(CREDIT)
 
 
-async def test_a_name_that_is_not_resolved_may_be_later() -> None:
+async def test_an_unresolved_name_is_transient() -> None:
     with pytest.raises(Unavailable):
         await hosts().addresses(CREDIT)
 

@@ -1,4 +1,4 @@
-"""The level that messages are queued by is the one with which lookups cost least."""
+"""Messages are queued by the level with which lookups cost least."""
 
 from __future__ import annotations
 
@@ -29,70 +29,72 @@ def plan_of(names: Sequence[str]) -> Plan:
     return flow([{"op": "receive", "attributes": dict.fromkeys(names, "integer")}, *lookups]).plan
 
 
-def queued(plan: Plan, messages: Sequence[Any], level: int) -> list[list[Any]]:
-    found: defaultdict[bytes, list[Any]] = defaultdict(list)
+def batches_of(plan: Plan, messages: Sequence[Any], level: int) -> list[list[Any]]:
+    batches: defaultdict[bytes, list[Any]] = defaultdict(list)
     for message in messages:
-        found[canonical(message, plan.levels[level])].append(message)
-    return list(found.values())
+        batches[canonical(message, plan.levels[level])].append(message)
+    return list(batches.values())
 
 
 def lookups_s(plan: Plan, batch: Sequence[Any], costs: Sequence[float]) -> dict[Grain, float]:
-    """Return what the lookups of a batch take: each once for every value in it."""
+    """Return the seconds of the lookups of a batch: each once for every value in it."""
     return {
-        frozenset(level): cost * len({canonical(each, level) for each in batch})
+        frozenset(level): cost * len({canonical(message, level) for message in batch})
         for level, cost in zip(plan.levels, costs, strict=True)
     }
 
 
-def chosen(
+def choose_level(
     plan: Plan, messages: Sequence[Mapping[str, Any]], costs: Sequence[float], present: int = 0
 ) -> int:
     choice = LevelChoice(plan)
-    for batch in queued(plan, messages, present):
+    for batch in batches_of(plan, messages, present):
         choice.add_batch(batch, lookups_s(plan, batch, costs))
     return choice.choose(present)
 
 
 def messages(chance: Random, values: Sequence[int], number: int = 500) -> list[dict[str, int]]:
     return [
-        {name: chance.randrange(most) for name, most in zip(NAMES, values, strict=True)}
+        {name: chance.randrange(count) for name, count in zip(NAMES, values, strict=True)}
         for _ in range(number)
     ]
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_lookups_cost_least_with_the_level_that_is_chosen(seed: int) -> None:
-    """What is counted on a window is what executing it with each level would cost."""
+    """The counts of a window are its costs of execution with each level."""
     chance, plan = Random(seed), plan_of(NAMES)
     values = [chance.choice((1, 3, 10, 100, 10**6)) for _ in NAMES]
     costs = [chance.choice((0.0001, 0.001, 0.01)) for _ in NAMES]
-    some, present = messages(chance, values), chance.randrange(3)
+    sample, present = messages(chance, values), chance.randrange(3)
     totals = [
-        sum(sum(lookups_s(plan, batch, costs).values()) for batch in queued(plan, some, level))
+        sum(
+            sum(lookups_s(plan, batch, costs).values()) for batch in batches_of(plan, sample, level)
+        )
         for level in range(3)
     ]
-    found = chosen(plan, some, costs, present)
+    choice = choose_level(plan, sample, costs, present)
     if min(totals) < 0.75 * totals[present]:
-        assert totals[found] == pytest.approx(min(totals))
+        assert totals[choice] == pytest.approx(min(totals))
     else:
-        assert totals[found] <= totals[present] * (1 + 1e-9)
+        assert totals[choice] <= totals[present] * (1 + 1e-9)
 
 
 def test_of_lookups_that_cost_the_same_the_one_with_the_fewest_values_is_at_the_top() -> None:
     """The order of the paper: by falling selectivity."""
-    some = messages(Random(1), (10**6, 50, 4))
-    assert chosen(plan_of(NAMES), some, (1.0, 1.0, 1.0)) == 2
+    sample = messages(Random(1), (10**6, 50, 4))
+    assert choose_level(plan_of(NAMES), sample, (1.0, 1.0, 1.0)) == 2
 
 
 def test_a_cheap_lookup_is_not_at_the_top_though_it_has_fewer_values() -> None:
-    some = messages(Random(1), (10**6, 50, 4))
-    assert chosen(plan_of(NAMES), some, (0.0, 1.0, 0.0001)) == 1
+    sample = messages(Random(1), (10**6, 50, 4))
+    assert choose_level(plan_of(NAMES), sample, (0.0, 1.0, 0.0001)) == 1
 
 
 def test_levels_that_cost_about_the_same_do_not_alternate() -> None:
-    some = messages(Random(1), (20, 22, 1))
-    two = plan_of(NAMES[:2])
-    assert [chosen(two, some, (1.0, 1.0), present) for present in range(2)] == [0, 1]
+    sample = messages(Random(1), (20, 22, 1))
+    plan = plan_of(NAMES[:2])
+    assert [choose_level(plan, sample, (1.0, 1.0), present) for present in range(2)] == [0, 1]
 
 
 def test_a_plan_with_one_lookup_has_one_level_with_its_selectivity() -> None:
@@ -113,5 +115,5 @@ def test_a_plan_with_one_lookup_has_one_level_with_its_selectivity() -> None:
 def test_a_plan_with_many_lookups_has_a_few_levels() -> None:
     names = [f"n{number}" for number in range(MAX_LEVELS + 2)]
     assert len(plan_of(names).levels) == MAX_LEVELS
-    # A lookup of the same attributes is no further level.
+    # A lookup of the same attributes adds no level.
     assert len(plan_of(["n0", "n0"]).levels) == 1

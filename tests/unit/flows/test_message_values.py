@@ -1,4 +1,4 @@
-"""The sizes of the values of a message, and of what templates make of them."""
+"""The sizes of the values of a message, and of filled templates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def nested(levels: int) -> Any:
 
 
 def levels_of(value: Any) -> int:
-    """Return the depth, computed plainly."""
+    """Return the depth, by plain recursion."""
     if isinstance(value, dict | list):
         members = value.values() if isinstance(value, dict) else value
         return 1 + max(map(levels_of, members), default=0)
@@ -78,10 +78,10 @@ def test_replaced_values_make_room(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["x" * MAX_BYTES, nested(MAX_DEPTH + 1), nested(500)])
-def test_a_value_beyond_a_bound_is_refused_where_it_is(value: Any) -> None:
-    with pytest.raises(Invalid) as refused:
+def test_a_value_beyond_a_bound_is_refused_with_its_location(value: Any) -> None:
+    with pytest.raises(Invalid) as error:
         MessageValues.of({"a": value})
-    assert [each.pointer for each in refused.value.locations] == ["/a"]
+    assert [location.pointer for location in error.value.locations] == ["/a"]
     assert measure(nested(MAX_DEPTH), "/a").depth == MAX_DEPTH
 
 
@@ -102,17 +102,17 @@ def test_a_template_that_would_become_too_large_is_refused(template: Any, value:
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 253, 1_000])
-def test_a_message_that_is_too_deep_is_refused_at_its_place(levels: int) -> None:
+def test_a_message_that_is_too_deep_is_refused_with_its_location(levels: int) -> None:
     plan = flow([{"op": "receive", "attributes": {"a": "json"}}, ASSIGN]).plan
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         check_message(plan, {"a": nested(levels)}, "/messages/7")
-    assert [each.pointer for each in refused.value.locations] == ["/messages/7/a"]
+    assert [location.pointer for location in error.value.locations] == ["/messages/7/a"]
     assert check_message(plan, {"a": nested(MAX_DEPTH)}, "")
 
 
-def test_a_case_that_is_too_deep_is_refused_at_its_place() -> None:
+def test_a_case_that_is_too_deep_is_refused_with_its_location() -> None:
     case = {"equals": [1, nested(300)], "operators": []}
     switch = {"op": "switch", "on": {"$": "/a"}, "cases": [case], "default": []}
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         flow([{"op": "receive", "attributes": {"a": "json"}}, switch])
-    assert [each.pointer for each in refused.value.locations] == ["/plan/1/cases/0/equals/1"]
+    assert [location.pointer for location in error.value.locations] == ["/plan/1/cases/0/equals/1"]

@@ -25,18 +25,18 @@ from tests.unit.flows.random_plans import random_messages, random_plan
 RECEIVE = {"op": "receive", "attributes": {"name": "string", "total": "number"}}
 ASSIGN = {"op": "assign", "to": "wanted", "value": {"$": "/name"}}
 RANGES = [{"lt": 10}, {"ge": 10, "lt": 200}]
-"""Those of figure 5 of the paper; the rest is its third range."""
+"""The ranges of the paper's figure 5; the rest is its third one."""
 
 
 class Credits:
-    """Implements `Invoker`: what a lookup finds depends on what it looks for."""
+    """Implements `Invoker`: the result of a lookup depends on its value."""
 
     def __init__(self) -> None:
-        self.wanted: list[Any] = []
+        self.lookups: list[Any] = []
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         customer = document["filter"]["eq"][1]
-        self.wanted.append(customer)
+        self.lookups.append(customer)
         return [] if customer == "unknown" else [{"customer": customer, "amount": f"of {customer}"}]
 
     async def write(self, *_: Any) -> None:
@@ -47,7 +47,7 @@ class Credits:
 
 
 def switch(cases: Sequence[dict[str, Any]], on: str = "/total") -> dict[str, Any]:
-    """Translate, in each case to something else."""
+    """Assign another value in each case."""
     numbered = [
         {**case, "operators": [{"op": "assign", "to": "size", "value": number}]}
         for number, case in enumerate(cases)
@@ -64,20 +64,23 @@ async def results(
         for i, body in enumerate(bodies)
     ]
     await BatchExecution(invoker, "flow", SystemClock()).run(steps, batch)
-    return [each.error.detail if each.error else orjson.dumps(dict(each.values)) for each in batch]
+    return [
+        message.error.detail if message.error else orjson.dumps(dict(message.values))
+        for message in batch
+    ]
 
 
 def partitions(plan: Plan, bodies: Sequence[dict[str, Any]], level: int = 0) -> list[list[int]]:
     """Return the messages of each partition, as a queue collects them."""
-    found: defaultdict[bytes, list[int]] = defaultdict(list)
+    groups: defaultdict[bytes, list[int]] = defaultdict(list)
     for number, body in enumerate(bodies):
-        found[canonical(body, plan.levels[level])].append(number)
-    return list(found.values())
+        groups[canonical(body, plan.levels[level])].append(number)
+    return list(groups.values())
 
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_any_plan_has_the_results_of_its_messages_one_by_one(seed: int) -> None:
-    """By whatever level the messages are queued, and whatever a rewritten plan knows of it."""
+    """Whatever level queues the messages, and whatever a rewritten plan knows of it."""
     chance = Random(seed)
     for _ in range(100):
         plan, bodies = flow(random_plan(chance)).plan, random_messages(chance)
@@ -91,7 +94,7 @@ async def test_any_plan_has_the_results_of_its_messages_one_by_one(seed: int) ->
             batch = [bodies[number] for number in numbers]
             together.update(zip(numbers, await results(batched, batch_steps, batch), strict=True))
         assert [together[number] for number in range(len(bodies))] == one_by_one
-        assert len(batched.wanted) <= len(single.wanted)
+        assert len(batched.lookups) <= len(single.lookups)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -124,7 +127,7 @@ def test_true_is_not_the_number_one() -> None:
     assert partitions(plan, [{"total": total} for total in (1, True, 1.0, "1")]) == [[0, 2], [1, 3]]
 
 
-def test_a_lookup_of_what_a_switch_has_chosen_is_shared_by_its_ranges() -> None:
+def test_a_lookup_of_the_choice_of_a_switch_is_shared_by_its_ranges() -> None:
     lookup = {**LOOKUP, "query": {"class": "credits", "filter": {"eq": ["amount", {"$": "/size"}]}}}
     plan = flow([RECEIVE, switch(RANGES), lookup]).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "total", "by": "range"}]
@@ -139,16 +142,16 @@ def test_a_lookup_of_the_exact_value_keeps_partitions_by_value() -> None:
 
 @pytest.mark.parametrize("on", ["/total", "/alias"])
 def test_a_value_that_was_changed_is_no_attribute_any_more(on: str) -> None:
-    changed = {"op": "assign", "to": "total", "value": [{"$": "/total"}]}
+    change = {"op": "assign", "to": "total", "value": [{"$": "/total"}]}
     alias = {"op": "assign", "to": "alias", "value": {"$": "/total"}}
-    plan = flow([RECEIVE, changed, alias, switch(RANGES, on)]).plan
+    plan = flow([RECEIVE, change, alias, switch(RANGES, on)]).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "total", "by": "value"}]
 
 
 async def test_figure_5_is_executed_from_the_oldest_part_of_the_oldest_partition_on() -> None:
     """Oracle E2: customers by value, and totals by range, each in the order of creation."""
-    found = {1: "A", 2: "A", 3: "A", 4: "A", 5: "B", 6: "A", 7: "A", 8: "A", 9: "B", 10: "A"}
-    customers = {**found, 11: "A", 12: "B"}
+    first_ten = {1: "A", 2: "A", 3: "A", 4: "A", 5: "B", 6: "A", 7: "A", 8: "A", 9: "B", 10: "A"}
+    customers = {**first_ten, 11: "A", 12: "B"}
     totals = dict.fromkeys((1, 2, 6, 11, 9, 12), 5) | dict.fromkeys((3, 7), 250)
     bodies = [
         {"name": name, "total": totals.get(number, 100)} for number, name in customers.items()
@@ -165,7 +168,7 @@ async def test_figure_5_is_executed_from_the_oldest_part_of_the_oldest_partition
     steps = rewrite(plan, plan.levels[0])
     for numbers in partitions(plan, bodies):
         await results(invoker, steps, [bodies[number] for number in numbers])
-    assert invoker.wanted == ["A", "small", "large", "middle", "B", "middle", "small"]
+    assert invoker.lookups == ["A", "small", "large", "middle", "B", "middle", "small"]
     assert describe(steps)[2] == {"op": "split", "by": [{"attribute": "total", "by": "range"}]}
 
 
@@ -184,6 +187,6 @@ async def test_figure_5_is_executed_from_the_oldest_part_of_the_oldest_partition
 def test_a_case_without_a_condition_that_can_hold_is_refused(
     case: dict[str, Any], pointer: str
 ) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid) as error:
         flow([RECEIVE, switch([case])])
-    assert f"/plan/1/cases/0{pointer}" in [at.pointer for at in caught.value.locations]
+    assert f"/plan/1/cases/0{pointer}" in [location.pointer for location in error.value.locations]

@@ -1,4 +1,4 @@
-"""Plans: what is refused, which attributes operators need, and how plans are rewritten."""
+"""Plans: refusals, the attributes that operators need, and rewriting."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def shape(steps: list[dict[str, Any]]) -> list[Any]:
     return [
         shape(step["operators"])
         if step["op"] == "iterate"
-        else [each["attribute"] for each in step["by"]]
+        else [attribute["attribute"] for attribute in step["by"]]
         if step["op"] == "split"
         else step["op"]
         for step in steps
     ]
 
 
-def test_the_plan_of_orders_is_partitioned_by_what_its_lookup_depends_on() -> None:
+def test_the_plan_of_orders_is_partitioned_by_the_attribute_of_its_lookup() -> None:
     plan = flow(ORDERS).plan
     assert describe_grain(plan.levels[0]) == [{"attribute": "name", "by": "value"}]
     assert names(ORDERS) == ["assign", "invoke", "join"]
-    assert [each.pointer for each in plan.outbound_part] == ["/plan/4"]
+    assert [operator.pointer for operator in plan.outbound_part] == ["/plan/4"]
 
 
 def test_a_switch_by_another_attribute_is_split_and_merged() -> None:
@@ -53,7 +53,7 @@ def test_a_switch_by_another_attribute_is_split_and_merged() -> None:
     assert names(plan) == ["assign", "invoke", ["total"], ["switch"], "merge", "assign"]
 
 
-def test_what_a_branch_may_have_changed_depends_on_the_branch() -> None:
+def test_values_that_a_branch_can_change_depend_on_the_branch() -> None:
     last = {"op": "assign", "to": "target", "value": {"$": "/wanted"}}
     plan = [RECEIVE, ASSIGN, LOOKUP, switch(), last]
     assert names(plan) == ["assign", "invoke", ["total"], ["switch", "assign"], "merge"]
@@ -100,14 +100,14 @@ def nested(levels: int) -> dict[str, Any]:
 def test_a_plan_that_cannot_be_executed_is_refused_with_the_location(
     plan: list[dict[str, Any]], pointer: str
 ) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid) as error:
         flow(plan)
-    pointers = [at.pointer for at in caught.value.locations]
+    pointers = [location.pointer for location in error.value.locations]
     assert pointer in pointers or (not pointer and pointers), pointers
 
 
 @pytest.mark.parametrize("latency", [0, -1, True, "1", 1e9])
 def test_a_bound_that_no_flow_can_have_is_refused(latency: Any) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid) as error:
         flow(ORDERS, latency_s=latency)
-    assert caught.value.locations[0].pointer == "/latency_s"
+    assert error.value.locations[0].pointer == "/latency_s"

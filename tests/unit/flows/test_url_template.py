@@ -14,30 +14,30 @@ from mediator.base.errors import Invalid
 from mediator.flows.url_template import UrlTemplate, read_url
 from mediator.query.json_node import Node
 
-KNOWN = ("name", "number")
+NAMES = ("name", "number")
 
 
 def template(text: str) -> UrlTemplate:
     node = Node(text, "/url", [])
-    read = read_url(node, KNOWN)
-    assert read is not None, node.errors
+    url_template = read_url(node, NAMES)
+    assert url_template is not None, node.errors
     assert not node.errors
-    return read
+    return url_template
 
 
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
 def test_values_stay_where_they_were_put(name: str, number: str) -> None:
-    read = template("https://host.example:8443/v1/{name}/x?a={number}&b=1")
+    url_template = template("https://host.example:8443/v1/{name}/x?a={number}&b=1")
     try:
-        url = read.fill({"name": name, "number": number})
+        url = url_template.fill({"name": name, "number": number})
     except Invalid:
-        parts = name.replace("\\", "/").split("/")
-        assert not name or {".", ".."}.intersection(parts)
+        segments = name.replace("\\", "/").split("/")
+        assert not name or {".", ".."}.intersection(segments)
         return
-    # As the client that sends it reads it, too.
+    # The client that sends it parses it alike.
     for parsed in (urlsplit(url), urlsplit(str(httpx.URL(url)))):
         assert (parsed.scheme, parsed.netloc) == ("https", "host.example:8443")
-        assert [unquote(each) for each in parsed.path.split("/")] == ["", "v1", name, "x"]
+        assert [unquote(segment) for segment in parsed.path.split("/")] == ["", "v1", name, "x"]
         assert parse_qsl(parsed.query, keep_blank_values=True) == [("a", number), ("b", "1")]
 
 
@@ -50,7 +50,7 @@ def test_scalars_are_percent_encoded(value: Any, encoded: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "a/../b", "..\\x", None, [], {}, "x" * 8000])
-def test_what_is_no_segment_is_refused(value: Any) -> None:
+def test_a_value_that_is_no_segment_is_refused(value: Any) -> None:
     with pytest.raises(Invalid):
         template("http://h/{name}").fill({"name": value})
 
@@ -88,5 +88,5 @@ def test_a_segment_does_not_become_a_dot_segment_by_parts(text: str) -> None:
 )
 def test_no_other_url_is_accepted(text: Any) -> None:
     node = Node(text, "/url", [])
-    read_url(node, KNOWN)
+    read_url(node, NAMES)
     assert [error.pointer for error in node.errors] == ["/url"]

@@ -1,4 +1,4 @@
-"""The oracle of the runtime: a join of all tuples that were logged, by nested loops."""
+"""The oracle of the runtime: a nested-loop join of all logged tuples."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Found = Counter[tuple[str, tuple[tuple[str, int], ...]]]
 
 
 def found(results: Sequence[Result], log: Sequence[Logged]) -> Found:
-    position = {id(each): number for number, each in log}
+    position = {id(tuple_): number for number, tuple_ in log}
     return Counter(
         (
             result.query,
-            tuple(sorted((name, position[id(each)]) for name, each in result.tuples.items())),
+            tuple(sorted((name, position[id(tuple_)]) for name, tuple_ in result.tuples.items())),
         )
         for result in results
     )
@@ -31,21 +31,23 @@ def found(results: Sequence[Result], log: Sequence[Logged]) -> Found:
 def batch_join(query: str, join: Join, log: Sequence[Logged], since: int, until: int) -> Found:
     """Return the results whose last tuple came at a position from `since` to before `until`."""
     names = sorted(join.relations)
-    inputs = [[each for each in log if each[1].stream == name] for name in names]
+    inputs = [[entry for entry in log if entry[1].stream == name] for name in names]
     return Counter(
-        (query, tuple((name, each[0]) for name, each in zip(names, some, strict=True)))
-        for some in product(*inputs)
-        if since <= max(position for position, _ in some) < until
-        and _is_result(join, {each.stream: each for _, each in some})
+        (query, tuple((name, entry[0]) for name, entry in zip(names, entries, strict=True)))
+        for entries in product(*inputs)
+        if since <= max(position for position, _ in entries) < until
+        and _is_result(join, {tuple_.stream: tuple_ for _, tuple_ in entries})
     )
 
 
 def _is_result(join: Join, tuples: dict[str, StreamTuple]) -> bool:
-    times = [each.time_s for each in tuples.values()]
+    times = [tuple_.time_s for tuple_ in tuples.values()]
     if max(times) - min(times) > join.window_s:
         return False
     for predicate in join.predicates:
-        one, other = (tuples[at.relation].values.get(at.name) for at in predicate)
+        one, other = (
+            tuples[attribute.relation].values.get(attribute.name) for attribute in predicate
+        )
         if one is None or one != other or isinstance(one, bool) != isinstance(other, bool):
             return False
     return True

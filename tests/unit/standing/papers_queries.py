@@ -25,12 +25,16 @@ def query(relations: Relations, window_s: float = 1.0) -> dict[str, Any]:
 
 def document(*queries: Relations, rate: float = 100.0, **members: Any) -> dict[str, Any]:
     attributes: dict[str, set[str]] = {}
-    for each in queries:
-        for name, letters in each.items():
+    for relations in queries:
+        for name, letters in relations.items():
             attributes.setdefault(name, set()).update(letters)
-    streams = {name: {"attributes": sorted(of), "rate": rate} for name, of in attributes.items()}
-    named = {f"q{number}": query(each) for number, each in enumerate(queries, 1)}
-    return {"streams": streams, "queries": named, **members}
+    streams = {
+        name: {"attributes": sorted(letters), "rate": rate} for name, letters in attributes.items()
+    }
+    query_documents = {
+        f"q{number}": query(relations) for number, relations in enumerate(queries, 1)
+    }
+    return {"streams": streams, "queries": query_documents, **members}
 
 
 EXAMPLE_1: dict[str, Any] = {
@@ -58,7 +62,7 @@ EXAMPLE_1: dict[str, Any] = {
         {"predicates": [["T.c", "U.c"]], "window_s": 1, "size": 100},
     ],
 }
-"""Two queries, of which each alone costs 475."""
+"""Two queries, each of which costs 475 alone."""
 
 EXAMPLE_2 = document(
     {"R": "b", "S": "bc", "T": "c"}, {"S": "c", "T": "cd", "U": "d"}, parallelism=5
@@ -66,8 +70,8 @@ EXAMPLE_2 = document(
 """The queries of figure 3."""
 
 
-def workload(of: dict[str, Any]) -> Workload:
-    return parse_workload(of)
+def workload(queries: dict[str, Any]) -> Workload:
+    return parse_workload(queries)
 
 
 def order(join: Join, start: str, *steps: StoreLayout) -> ProbeOrder:

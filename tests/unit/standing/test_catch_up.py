@@ -30,8 +30,8 @@ PLAN = choose_plan(
 )
 
 
-class Others:
-    """Takes batches without a pause; it reads another stream, too, which moves the watermark."""
+class UnpausedRun:
+    """Takes batches without a pause, also of another stream, which moves the watermark."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -55,60 +55,60 @@ class Others:
         return LoggedTuple(name, time_s, values, self.numbers[name])
 
 
-async def logged(batches: Sequence[BatchRun]) -> AsyncIterator[Sequence[LoggedTuple]]:
-    for each in batches:
-        yield each.accepted
+async def log_of(batches: Sequence[BatchRun]) -> AsyncIterator[Sequence[LoggedTuple]]:
+    for batch in batches:
+        yield batch.accepted
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_it_has_the_results_that_it_would_have_had(
+async def test_a_query_has_the_results_that_it_would_have_had(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
     monkeypatch.setattr(catch_up, "_BATCH_TUPLES", random.choice([1, 3, 500]))
-    others, slices = Others(random), Slices(SystemClock())
-    before = [others.batch() for _ in range(5)]
-    catching_up = CatchUp("q", {name: others.numbers[name] for name in "rs"}, QUERY, LATENESS_S)
-    missed = [others.batch() for _ in range(5)]
-    await catching_up.open(logged(before + missed), PLAN, slices)
-    found: Counter[bytes] = Counter()
+    unpaused, slices = UnpausedRun(random), Slices(SystemClock())
+    first = [unpaused.batch() for _ in range(5)]
+    catching_up = CatchUp("q", {name: unpaused.numbers[name] for name in "rs"}, QUERY, LATENESS_S)
+    missed = [unpaused.batch() for _ in range(5)]
+    await catching_up.open(log_of(first + missed), PLAN, slices)
+    results: Counter[bytes] = Counter()
     while not catching_up.has_ended or len(missed) < 8:
-        found.update((await catching_up.run(slices)).results["q"])
+        results.update((await catching_up.run(slices)).results["q"])
         if len(missed) < 8:
-            missed.append(others.batch())
+            missed.append(unpaused.batch())
             catching_up.add(missed[-1].accepted)
-    assert found == Counter(result for each in missed for result in each.results["q"])
-    assert found
+    assert results == Counter(result for batch in missed for result in batch.results["q"])
+    assert results
 
 
-async def test_what_was_logged_late_as_history_is_not_executed_again() -> None:
+async def test_history_that_was_logged_late_is_not_executed_again() -> None:
     def logged_tuple(name: str, number: int) -> LoggedTuple:
         return LoggedTuple(name, 100.0 + number, {"a": 1}, number)
 
     batches = [BatchRun(Runtime("rs", 1, 1.0), {}) for _ in range(2)]
     batches[0].accepted = [logged_tuple("r", 2), logged_tuple("s", 1)]
-    # History of r for a query with a longer window, behind what was missed.
+    # History of r for a query with a longer window, behind the missed tuples.
     batches[1].accepted = [logged_tuple("s", 2), logged_tuple("r", 1)]
     catching_up, slices = CatchUp("q", {"r": 2, "s": 1}, QUERY, LATENESS_S), Slices(SystemClock())
-    await catching_up.open(logged(batches), PLAN, slices)
+    await catching_up.open(log_of(batches), PLAN, slices)
     run = await catching_up.run(slices)
-    assert [each.number for each in run.accepted] == [2]
+    assert [tuple_.number for tuple_ in run.accepted] == [2]
     assert len(run.results["q"]) == 2  # with both of r
     assert catching_up.has_ended
     assert catching_up.numbers == {"r": 2, "s": 2}
 
 
-@pytest.mark.parametrize("at_once", [2, 500])
+@pytest.mark.parametrize("batch_tuples", [2, 500])
 async def test_a_log_whose_history_is_out_of_order_is_executed_once(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
+    monkeypatch: pytest.MonkeyPatch, batch_tuples: int
 ) -> None:
-    """An older version has logged what was late during the pause, behind what came later."""
-    monkeypatch.setattr(catch_up, "_BATCH_TUPLES", at_once)
+    """An older version logged tuples that were late during the pause behind later ones."""
+    monkeypatch.setattr(catch_up, "_BATCH_TUPLES", batch_tuples)
     order = [("r", 3), ("s", 1), ("s", 2), ("r", 2)]
     batch = BatchRun(Runtime("rs", 1, 1.0), {})
     batch.accepted = [LoggedTuple(name, 100.0, {"a": 1}, n) for name, n in order]
     catching_up, slices = CatchUp("q", {"r": 1, "s": 0}, QUERY, LATENESS_S), Slices(SystemClock())
-    await catching_up.open(logged([batch]), PLAN, slices)
+    await catching_up.open(log_of([batch]), PLAN, slices)
     for _ in range(len(order)):
         if not catching_up.has_ended:
             await catching_up.run(slices)

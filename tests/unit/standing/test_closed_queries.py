@@ -1,4 +1,4 @@
-"""Whether results may go where they are to go, by owners of the classes that a query uses."""
+"""Whether a query's results can be delivered, by owners of the classes that it uses."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def database(*owned: str, **until: datetime) -> DatabaseRoute:
 
 
 def query(document: dict[str, Any], *administered: str, **members: Any) -> StoredQuery:
-    known = {"administered": frozenset(administered), "created": CREATED, **members}
-    return StoredQuery(document, ("class:notes", "words"), QueryState(), **known)
+    attributes = {"administered": frozenset(administered), "created": CREATED, **members}
+    return StoredQuery(document, ("class:notes", "words"), QueryState(), **attributes)
 
 
 @pytest.mark.parametrize("owned", ["notes", "copies"])
 @pytest.mark.parametrize("document", [{}, INTO_A_STREAM, INTO_COPIES])
-def test_results_do_not_go_on_for_a_class_with_owners(document: dict[str, Any], owned: str) -> None:
+def test_results_stop_for_a_class_with_owners(document: dict[str, Any], owned: str) -> None:
     uses = document and (owned == "notes" or document is INTO_COPIES)
-    found = owned if uses else None
-    assert closed_class(query(document), database(owned)) == found
+    expected = owned if uses else None
+    assert closed_class(query(document), database(owned)) == expected
     assert closed_class(query(document), database()) is None
     assert closed_class(query(document, owned), database(owned)) is None
 
 
-def test_an_administrator_of_another_class_is_none_of_this() -> None:
+def test_an_administrator_of_another_class_does_not_count() -> None:
     both = database("notes", "copies")
     assert closed_class(query(INTO_COPIES, "copies"), both) == "notes"
     assert closed_class(query(INTO_COPIES, "notes"), both) == "copies"
@@ -51,7 +51,7 @@ def test_an_administrator_of_another_class_is_none_of_this() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "found"),
+    ("offset", "expected"),
     [
         (timedelta(days=1), "notes"),
         (timedelta(0), "notes"),
@@ -59,17 +59,17 @@ def test_an_administrator_of_another_class_is_none_of_this() -> None:
         (-2 * MAX_CLOCK_SKEW - timedelta(seconds=1), None),
     ],
 )
-def test_results_do_not_go_on_for_a_class_that_had_owners_since(
-    ended: timedelta, found: str | None
+def test_results_stop_for_a_class_that_had_owners_since(
+    offset: timedelta, expected: str | None
 ) -> None:
-    had = database(notes=CREATED + ended)
-    assert closed_class(query(INTO_A_STREAM), had) == found
-    assert closed_class(query(INTO_A_STREAM, "notes"), had) is None
+    former = database(notes=CREATED + offset)
+    assert closed_class(query(INTO_A_STREAM), former) == expected
+    assert closed_class(query(INTO_A_STREAM, "notes"), former) is None
 
 
 def test_a_query_of_an_older_version_counts_as_created_before_all() -> None:
-    """It does not say when it was created, nor by whom."""
-    older = query(INTO_A_STREAM, created=EPOCH)
-    assert closed_class(older, database()) is None
-    assert closed_class(older, database("notes")) == "notes"
-    assert closed_class(older, database(notes=CREATED)) == "notes"
+    """It has no creation time and no creator."""
+    old_query = query(INTO_A_STREAM, created=EPOCH)
+    assert closed_class(old_query, database()) is None
+    assert closed_class(old_query, database("notes")) == "notes"
+    assert closed_class(old_query, database(notes=CREATED)) == "notes"

@@ -24,8 +24,10 @@ TUPLES: list[dict[str, Any]] = [
 
 
 def blocks(language: str) -> list[str]:
-    found = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    return [str(each) for each in found]
+    matches = re.findall(
+        rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [str(match) for match in matches]
 
 
 @pytest.fixture
@@ -38,12 +40,12 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "tuples.ndjson"
-    path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in TUPLES))
+    path.write_bytes(b"".join(orjson.dumps(tuple_) + b"\n" for tuple_ in TUPLES))
     return path
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(standing, [str(each) for each in arguments])
+    return CliRunner().invoke(standing, [str(argument) for argument in arguments])
 
 
 def test_the_guide_has_the_queries_that_are_tested() -> None:
@@ -51,21 +53,21 @@ def test_the_guide_has_the_queries_that_are_tested() -> None:
 
 
 def test_the_guide_shows_what_the_command_prints(file: Path) -> None:
-    printed = call("plan", file, "--no-intermediates").stdout
-    timeless = re.sub(r"\d+\.\d+ s\)", "0.01 s)", printed)
+    output = call("plan", file, "--no-intermediates").stdout
+    timeless = re.sub(r"\d+\.\d+ s\)", "0.01 s)", output)
     assert timeless == blocks("text")[0]
 
 
 def test_the_guide_has_tuples_and_their_results(file: Path, log: Path) -> None:
-    fed, results = blocks("ndjson")
-    assert [orjson.loads(line) for line in fed.splitlines()] == TUPLES
+    tuples, results = blocks("ndjson")
+    assert [orjson.loads(line) for line in tuples.splitlines()] == TUPLES
     assert call("run", file, log).stdout == results
 
 
 @pytest.mark.parametrize(("mode", "cost"), [("individual", 950), ("greedy", 875), ("shared", 800)])
 def test_a_plan_as_json_has_the_cost_of_each_hop(file: Path, mode: str, cost: float) -> None:
-    printed = call("plan", file, "--no-intermediates", "--mode", mode, "--format", "json").stdout
-    report = orjson.loads(printed)
+    output = call("plan", file, "--no-intermediates", "--mode", mode, "--format", "json").stdout
+    report = orjson.loads(output)
     assert report["cost"] == cost
     assert sum(hop["cost"] for plan in report["plans"] for hop in plan["hops"]) == cost
 
@@ -78,16 +80,16 @@ def test_a_plan_says_which_queries_share_a_store(file: Path) -> None:
 
 def test_a_drawing_has_each_hop_and_shared_ones_apart(file: Path) -> None:
     root = ET.fromstring(call("plan", file, "--format", "svg", "--no-intermediates").stdout)
-    paths = [each for each in root.iter() if each.tag.endswith("path")]
+    paths = [element for element in root.iter() if element.tag.endswith("path")]
     assert len(paths) == 10
-    assert sum("shared" in each.get("class", "") for each in paths) == 2
+    assert sum("shared" in element.get("class", "") for element in paths) == 2
 
 
 def test_layouts_are_named_by_their_attribute(tmp_path: Path) -> None:
     path = tmp_path / "queries.json"
     path.write_bytes(orjson.dumps(EXAMPLE_2))
-    printed = call("plan", path, "--no-intermediates", "--replicas").stdout
-    assert re.search(r"S\[[bc]\]", printed)
+    output = call("plan", path, "--no-intermediates", "--replicas").stdout
+    assert re.search(r"S\[[bc]\]", output)
 
 
 @pytest.mark.parametrize("mode", ["individual", "greedy", "shared"])
@@ -95,18 +97,18 @@ def test_layouts_are_named_by_their_attribute(tmp_path: Path) -> None:
 def test_a_run_prints_each_result_once_in_every_mode(
     file: Path, log: Path, mode: str, option: str
 ) -> None:
-    ran = call("run", file, log, "--mode", mode, option)
-    found = [orjson.loads(line)["query"] for line in ran.stdout.splitlines()]
-    assert sorted(found) == ["q1", "q2"]
-    assert "tuples/s, " in ran.stderr
+    result = call("run", file, log, "--mode", mode, option)
+    queries = [orjson.loads(line)["query"] for line in result.stdout.splitlines()]
+    assert sorted(queries) == ["q1", "q2"]
+    assert "tuples/s, " in result.stderr
 
 
 def test_a_mistake_is_named_with_its_location(tmp_path: Path) -> None:
     path = tmp_path / "queries.json"
     path.write_bytes(orjson.dumps({**EXAMPLE_1, "parallelism": 0}))
-    refused = call("plan", path)
-    assert refused.exit_code == 1
-    assert "/parallelism: must be an integer from 1" in refused.stderr
+    result = call("plan", path)
+    assert result.exit_code == 1
+    assert "/parallelism: must be an integer from 1" in result.stderr
 
 
 BAD_LINES = {
@@ -130,14 +132,14 @@ def test_a_line_that_is_no_tuple_ends_the_run_with_its_number(
     line, detail = BAD_LINES[name]
     path = tmp_path / "tuples.ndjson"
     path.write_bytes(line + b"\n")
-    refused = call("run", file, path)
-    assert refused.exit_code == 1
-    assert "line 1" in refused.stderr
-    assert detail in refused.stderr
+    result = call("run", file, path)
+    assert result.exit_code == 1
+    assert "line 1" in result.stderr
+    assert detail in result.stderr
 
 
 def test_an_empty_log_has_no_results(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "tuples.ndjson"
     path.write_bytes(b"")
-    ran = call("run", file, path)
-    assert (ran.exit_code, ran.stdout) == (0, "")
+    result = call("run", file, path)
+    assert (result.exit_code, result.stdout) == (0, "")

@@ -49,7 +49,7 @@ MISTAKES: dict[str, tuple[str, Any, str, str]] = {
 }
 
 
-def changed(pointer: str, value: Any) -> dict[str, Any]:
+def with_value(pointer: str, value: Any) -> dict[str, Any]:
     copy = deepcopy(EXAMPLE_1)
     *path, last = pointer.removeprefix("/").split("/")
     inner: Any = copy
@@ -61,15 +61,15 @@ def changed(pointer: str, value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_refused_with_its_location(name: str) -> None:
-    at, value, pointer, detail = MISTAKES[name]
-    with pytest.raises(Invalid) as refused:
-        parse_workload(changed(at, value))
-    located = {each.pointer: each.detail for each in refused.value.locations}
-    assert detail in located[pointer]
+    path, value, pointer, detail = MISTAKES[name]
+    with pytest.raises(Invalid) as error:
+        parse_workload(with_value(path, value))
+    details = {location.pointer: location.detail for location in error.value.locations}
+    assert detail in details[pointer]
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {"streams": 3, "queries": []}, {"streams": {}}])
-def test_what_is_no_workload_is_refused(value: Any) -> None:
+def test_an_invalid_workload_is_refused(value: Any) -> None:
     with pytest.raises(Invalid):
         parse_workload(value)
 
@@ -81,10 +81,10 @@ def test_a_query_of_many_relations_is_refused() -> None:
 
 
 def test_queries_of_the_same_join_are_one() -> None:
-    twice = changed("/queries/q2", EXAMPLE_1["queries"]["q1"])
+    twice = with_value("/queries/q2", EXAMPLE_1["queries"]["q1"])
     assert len(parse_workload(twice).joins) == 1
 
 
 def test_joins_of_different_windows_are_different() -> None:
-    other = changed("/queries/q2", {**EXAMPLE_1["queries"]["q1"], "window_s": 2})
+    other = with_value("/queries/q2", {**EXAMPLE_1["queries"]["q1"], "window_s": 2})
     assert len(parse_workload(other).joins) == 2

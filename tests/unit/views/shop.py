@@ -1,6 +1,6 @@
 """A shop whose views tests share: its schema, its changes, and full evaluation as the oracle.
 
-The oracle knows nothing of networks: it goes through all objects of all classes, again and again.
+The oracle knows nothing of networks: it scans all objects of all classes, each time.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def update_of(class_name: str, id_: str, values: Values, touched: Values, versio
     [group] = {g for g, names in GROUPS[class_name].items() if set(names) & touched.keys()}
     before = codec.encode({name: values[name] for name in touched if name in values})
     after = codec.encode(touched)
-    rest = ("shop", class_name, id_, group, version, "update", before, after, 0, "shop")
-    return Change(f"op{version}:{group}", *rest)
+    common = ("shop", class_name, id_, group, version, "update", before, after, 0, "shop")
+    return Change(f"op{version}:{group}", *common)
 
 
 def _of_group(image: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -103,24 +103,25 @@ def _of_group(image: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def full_evaluation(document: Mapping[str, Any], objects: Objects) -> Counter[bytes]:
-    """Return the result of a view: how often each row is there, by the row as JSON."""
+    """Return the result of a view: the count of each row, by the row as JSON."""
     class_ = SCHEMA.classes[document["class"]]
     joined: dict[str, ClassSchema] = {}
-    found: list[dict[str, Lookup]] = [{"": each} for each in _lookups(objects, class_.name)]
+    rows: list[dict[str, Lookup]] = [{"": lookup} for lookup in _lookups(objects, class_.name)]
     for join in _list(document.get("join", [])):
-        found = list(_joined(found, join, objects, NameScope(class_, dict(joined))))
+        rows = list(_join_rows(rows, join, objects, NameScope(class_, dict(joined))))
         if not join.get("anti"):
             joined[join["as"]] = _class_of(join, NameScope(class_, dict(joined)))
     scope = NameScope(class_, joined)
     filter_ = _filter(document, scope)
-    lookups = [_lookup_of(each) for each in found]
-    lookups = [each for each in lookups if filter_ is None or holds(filter_, each)]
+    lookups = [_lookup_of(row) for row in rows]
+    lookups = [lookup for lookup in lookups if filter_ is None or holds(filter_, lookup)]
     if "aggregate" in document:
-        return Counter(map(_text, _aggregated(document, scope, lookups)))
+        return Counter(map(_text, _aggregate(document, scope, lookups)))
     names = document.get("fields", ["id", *class_.fields])
     columns = {name: scope.find(name) for name in names}
     return Counter(
-        _text(row_document(columns, [each(c.path) for c in columns.values()])) for each in lookups
+        _text(row_document(columns, [lookup(c.path) for c in columns.values()]))
+        for lookup in lookups
     )
 
 
@@ -141,8 +142,8 @@ def _lookups(objects: Objects, class_name: str) -> list[Lookup]:
     return [lookup_of(id_, values) for id_, values in objects[class_name].items()]
 
 
-def _lookup_of(env: Mapping[str, Lookup]) -> Lookup:
-    return lambda path: env[path[0]](path[1:]) if path[0] in env else env[""](path)
+def _lookup_of(row: Mapping[str, Lookup]) -> Lookup:
+    return lambda path: row[path[0]](path[1:]) if path[0] in row else row[""](path)
 
 
 def _class_of(join: Mapping[str, Any], scope: NameScope) -> ClassSchema:
@@ -151,24 +152,24 @@ def _class_of(join: Mapping[str, Any], scope: NameScope) -> ClassSchema:
     return SCHEMA.classes[str(scope.find(join["reference"]).reference)]
 
 
-def _joined(
-    found: Sequence[dict[str, Lookup]], join: Mapping[str, Any], objects: Objects, scope: NameScope
+def _join_rows(
+    rows: Sequence[dict[str, Lookup]], join: Mapping[str, Any], objects: Objects, scope: NameScope
 ) -> Iterator[dict[str, Lookup]]:
     class_ = _class_of(join, scope)
     inner, filter_ = NameScope(class_), _filter(join, NameScope(class_))
     on = join["on"] if "on" in join else {"id": join["reference"]}
     keys = [(inner.find(name), scope.find(path)) for name, path in on.items()]
-    for env in found:
+    for row in rows:
         partners = [
-            each
-            for each in _lookups(objects, class_.name)
-            if (filter_ is None or holds(filter_, each))
-            and all(_agree(each, one, _lookup_of(env), other) for one, other in keys)
+            candidate
+            for candidate in _lookups(objects, class_.name)
+            if (filter_ is None or holds(filter_, candidate))
+            and all(_agree(candidate, one, _lookup_of(row), other) for one, other in keys)
         ]
         if not join.get("anti"):
-            yield from ({**env, join["as"]: partner} for partner in partners)
+            yield from ({**row, join["as"]: partner} for partner in partners)
         elif not partners:
-            yield env
+            yield row
 
 
 def _agree(inner: Lookup, one: ResolvedPath, outer: Lookup, other: ResolvedPath) -> bool:
@@ -184,15 +185,15 @@ def _filter(document: Mapping[str, Any], scope: NameScope) -> Filter | None:
     return FilterParser(scope).read(node["filter"])
 
 
-def _aggregated(
+def _aggregate(
     document: Mapping[str, Any], scope: NameScope, lookups: Sequence[Lookup]
 ) -> Iterator[dict[str, Any]]:
     aggregate, results = parse_aggregate(Node(dict(document), "", [])["aggregate"], scope)
     assert aggregate is not None
     assert results is not None
     groups = Groups(aggregate, 1_000)
-    for each in lookups:
-        groups.add(each)
+    for lookup in lookups:
+        groups.add(lookup)
     columns = {**results.groups, **(results.computed or {})}
     for row in groups.rows():
         if aggregate.having is None or holds(aggregate.having, lookup_of_row(aggregate, row)):

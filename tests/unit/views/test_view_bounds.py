@@ -1,4 +1,4 @@
-"""What a view may take: it is stopped while it grows, and not when it has grown."""
+"""Bounds of a view: it is stopped while it grows, and not when it has grown."""
 
 from __future__ import annotations
 
@@ -25,74 +25,74 @@ WITHOUT_ORDER = {
 }
 
 
-def put(of: Evaluation, class_name: str, id_: str, version: int = 1, **values: Any) -> None:
+def put(evaluator: Evaluation, class_name: str, id_: str, version: int = 1, **values: Any) -> None:
     for change in changes_of(class_name, id_, None, values, version):
-        of.apply(change)
+        evaluator.apply(change)
 
 
 def customers(count: int) -> Evaluation:
-    of = Evaluation(routes())
+    evaluator = Evaluation(routes())
     for number in range(count):
-        put(of, "customers", f"c{number}", city="Rome", rank=number)
-    return of
+        put(evaluator, "customers", f"c{number}", city="Rome", rank=number)
+    return evaluator
 
 
-def add(of: Evaluation, document: dict[str, Any]) -> int:
-    """Evaluate a view; return how many objects of its sources were used for that."""
-    return sum(1 for _ in of.add("view", parse_view({"name": "view", **document}, SCHEMA)))
+def add(evaluator: Evaluation, document: dict[str, Any]) -> int:
+    """Evaluate a view; return the number of objects of its sources that were read."""
+    return sum(1 for _ in evaluator.add("view", parse_view({"name": "view", **document}, SCHEMA)))
 
 
 def test_a_join_that_makes_too_many_rows_is_stopped_before_all_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nodes, "MAX_ROWS", 10)
-    of = customers(30)
-    assert add(of, SELF_JOIN) < 35, "of the second source hardly any"
-    assert "more than 10 rows" in of.stopped["view"]
+    evaluator = customers(30)
+    assert add(evaluator, SELF_JOIN) < 35, "hardly any of the second source"
+    assert "more than 10 rows" in evaluator.stopped["view"]
 
 
 def test_changes_that_make_too_many_rows_stop_a_view_before_they_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nodes, "MAX_ROWS", 10)
-    of = customers(0)
-    add(of, SELF_JOIN)
+    evaluator = customers(0)
+    add(evaluator, SELF_JOIN)
     for number in range(10):
-        put(of, "customers", f"c{number}", city="Rome")
-    assert "more than 10 rows" in of.stopped["view"]
+        put(evaluator, "customers", f"c{number}", city="Rome")
+    assert "more than 10 rows" in evaluator.stopped["view"]
 
 
-def test_rows_that_come_and_go_between_two_looks_are_not_counted(
+def test_rows_that_come_and_go_between_two_takes_are_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nodes, "MAX_ROWS", 10)
-    of = customers(3)
-    add(of, {**SELF_JOIN, "fields": ["id", "other.id", "city"]})
+    evaluator = customers(3)
+    add(evaluator, {**SELF_JOIN, "fields": ["id", "other.id", "city"]})
     for version in range(2, 100):
-        put(of, "customers", "c0", version, city=f"city {version}")
-        put(of, "customers", "c1", version, city=f"city {version}")
-    put(of, "customers", "c0", 100, city="Rome")
-    put(of, "customers", "c1", 100, city="Rome")
-    assert of.take() == {}
-    assert not of.stopped
-    assert len(of.rows("view")) == 9
+        put(evaluator, "customers", "c0", version, city=f"city {version}")
+        put(evaluator, "customers", "c1", version, city=f"city {version}")
+    put(evaluator, "customers", "c0", 100, city="Rome")
+    put(evaluator, "customers", "c1", 100, city="Rome")
+    assert evaluator.take() == {}
+    assert not evaluator.stopped
+    assert len(evaluator.rows("view")) == 9
 
 
-def test_what_an_antijoin_excludes_is_not_counted_when_it_is_loaded(
+def test_rows_that_an_antijoin_excludes_are_not_counted_at_the_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nodes, "MAX_ROWS", 2)
     monkeypatch.setattr(nodes, "MAX_GROUPS", 2)
-    of = customers(50)
+    evaluator = customers(50)
     for number in range(1, 50):
-        put(of, "orders", f"o{number}", customer=f"c{number}")
-    add(of, WITHOUT_ORDER)
-    assert of.rows("view") == {b'{"id":"c0"}': 1}
-    of.discard("view")
-    grouped = {name: WITHOUT_ORDER[name] for name in ("class", "join")}
-    add(of, {**grouped, "aggregate": {"group": ["id"]}})
-    assert not of.stopped
-    assert len(of.rows("view")) == 1
+        put(evaluator, "orders", f"o{number}", customer=f"c{number}")
+    add(evaluator, WITHOUT_ORDER)
+    assert evaluator.rows("view") == {b'{"id":"c0"}': 1}
+    evaluator.discard("view")
+    antijoin = {name: WITHOUT_ORDER[name] for name in ("class", "join")}
+    add(evaluator, {**antijoin, "aggregate": {"group": ["id"]}})
+    assert not evaluator.stopped
+    assert len(evaluator.rows("view")) == 1
 
 
 def test_rows_beyond_the_bound_on_bytes_are_not_written_out(
@@ -108,7 +108,7 @@ def test_rows_beyond_the_bound_on_bytes_are_not_written_out(
     node = ProductionNode(encode)
     node.apply(((number,), 1) for number in range(10))
     assert len(node.take()) == 10
-    # All rows are others: those that come are counted before those that go.
+    # All rows change: added ones are counted before removed ones.
     node.apply(((number,), 1) for number in range(10, 20))
     node.apply(((number,), -1) for number in range(10))
     assert len(node.take()) == 20
@@ -119,26 +119,26 @@ def test_rows_beyond_the_bound_on_bytes_are_not_written_out(
     assert len(encoded) < 15
 
 
-def test_extremes_over_what_joins_make_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extremes_over_joined_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "MAX_VALUES", 50)
-    of = customers(30)
+    evaluator = customers(30)
     highest = {"group": ["id"], "compute": {"most": {"max": "other.rank"}}}
-    joined = {name: SELF_JOIN[name] for name in ("class", "join")}
-    assert add(of, {**joined, "aggregate": highest}) < 35
-    assert "more than 50 values" in of.stopped["view"]
+    self_join = {name: SELF_JOIN[name] for name in ("class", "join")}
+    assert add(evaluator, {**self_join, "aggregate": highest}) < 35
+    assert "more than 50 values" in evaluator.stopped["view"]
 
 
 def test_extremes_forget_the_values_of_groups_that_are_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nodes, "MAX_VALUES", 50)
-    of = customers(0)
+    evaluator = customers(0)
     add(
-        of,
+        evaluator,
         {"class": "customers", "aggregate": {"group": ["id"], "compute": {"m": {"max": "rank"}}}},
     )
     for number in range(200):
-        put(of, "customers", f"c{number}", rank=number)
+        put(evaluator, "customers", f"c{number}", rank=number)
         for change in changes_of("customers", f"c{number}", {"rank": number}, None, 2):
-            of.apply(change)
-    assert not of.stopped
+            evaluator.apply(change)
+    assert not evaluator.stopped

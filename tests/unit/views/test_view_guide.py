@@ -1,4 +1,4 @@
-"""The guide shows a view that is understood, and bounds that are in force."""
+"""The guide shows a view that is parsed, and bounds that are in force."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BODY = re.compile(r"^```http\nPOST.*?\n\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def test_the_example_of_the_guide_is_the_view_that_is_tested() -> None:
-    [created] = map(orjson.loads, BODY.findall(GUIDE))
-    assert list(parse_view(created, parse_schema("shop", {"classes": CLASSES})).columns)
-    assert {**created, "name": ""} == {**TOTALS, "name": "", "filter": created["filter"]}
+    [body] = map(orjson.loads, BODY.findall(GUIDE))
+    assert list(parse_view(body, parse_schema("shop", {"classes": CLASSES})).columns)
+    assert {**body, "name": ""} == {**TOTALS, "name": "", "filter": body["filter"]}
 
 
 def test_the_bounds_of_the_guide_are_in_force() -> None:

@@ -1,4 +1,4 @@
-"""What a view may say, and how what it may not say is refused."""
+"""Views that are accepted, and how others are refused."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CUSTOMER = {"as": "buyer", "reference": "customer"}
 
 
 def pointers(document: Any) -> list[str]:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         parse_view(document, SCHEMA)
-    return [location.pointer for location in refused.value.locations]
+    return [location.pointer for location in error.value.locations]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_class_whose_objects_expire_is_refused() -> None:
         ({"class": "customers"}, "/class"),
         ({**ORDERS, "join": CUSTOMER}, "/join/reference"),
     ):
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(Invalid) as error:
             parse_view(document, schema)
-        assert [each.pointer for each in refused.value.locations] == [pointer]
+        assert [location.pointer for location in error.value.locations] == [pointer]
 
 
 def test_conditions_on_one_source_are_evaluated_there() -> None:
@@ -92,8 +92,8 @@ def test_conditions_on_one_source_are_evaluated_there() -> None:
         ]
     }
     view = parse_view({**ORDERS, "join": CUSTOMER, "filter": filter_}, SCHEMA)
-    own, buyer = view.sources
-    assert own.filter == Compare(Comparison.EQ, ("amount",), 1)
+    orders, buyer = view.sources
+    assert orders.filter == Compare(Comparison.EQ, ("amount",), 1)
     assert buyer.filter == Compare(Comparison.EQ, ("city",), "Rome")
     assert set(buyer.values) == {("buyer", "id"), ("buyer", "rank")}
 
@@ -102,7 +102,7 @@ def test_without_fields_a_row_has_the_id_and_all_of_them() -> None:
     assert list(parse_view(ORDERS, SCHEMA).columns) == ["id", *SCHEMA.classes["orders"].fields]
 
 
-def test_an_antijoin_keeps_nothing_but_what_it_compares() -> None:
+def test_an_antijoin_keeps_only_the_values_that_it_compares() -> None:
     join = {"class": "returns", "on": {"order": "id"}, "filter": {"gt": ["count", 0]}, "anti": True}
     _, returns = parse_view({**ORDERS, "join": join}, SCHEMA).sources
     assert set(returns.values) == {("order",)}

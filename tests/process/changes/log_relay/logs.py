@@ -22,7 +22,7 @@ from mediator.stores.port import Fragment, FragmentOf, LogEntry, LogPage
 
 
 class MemoryLog:
-    """Two logs that are lists, and that fail on demand."""
+    """Two logs in lists, which fail on demand."""
 
     def __init__(self) -> None:
         self.entries: dict[str, list[tuple[str, Change]]] = {"0": [], "1": []}

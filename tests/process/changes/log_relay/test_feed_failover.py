@@ -131,19 +131,19 @@ async def failing_over(append: Append) -> AsyncIterator[Failover]:
 async def test_a_follower_misses_nothing_after_a_failover_to_a_clock_that_is_behind(
     append: Append, lost: tuple[str, ...]
 ) -> None:
-    """It has read the lost changes, and nothing remembers that the feed had them."""
+    """The follower has read the lost changes, and nothing remembers that the feed had them."""
     async with failing_over(append) as failover:
         await failover.write("x")
         _, first = await failover.read(await _beginning(failover))
         failover.save()
         await failover.set_ahead()
         await failover.write(*lost)
-        read, position = await failover.read(first)
-        assert read == [change.id for change in failover.changes[1:]]
+        ids, position = await failover.read(first)
+        assert ids == [change.id for change in failover.changes[1:]]
         await failover.fail_over()
         await failover.write("x", "a", "b", "c", "d")
         resumed, _ = await failover.read(position)
-        assert resumed == read + [change.id for change in failover.changes[-5:]]
+        assert resumed == ids + [change.id for change in failover.changes[-5:]]
 
 
 @pytest.mark.parametrize("append", [by_a_new_relay, from_records])
@@ -160,11 +160,11 @@ async def test_a_follower_misses_nothing_after_a_failover_of_a_feed_that_was_idl
         failover.save()
         await failover.set_ahead()
         await failover.write("x", "a")
-        read, position = await failover.read(first)
+        ids, position = await failover.read(first)
         await failover.fail_over()
         await failover.write("x", "a", "b", "c", "d")
         resumed, _ = await failover.read(position)
-        assert resumed == read + [change.id for change in failover.changes[-5:]]
+        assert resumed == ids + [change.id for change in failover.changes[-5:]]
 
 
 async def test_a_server_that_restarts_with_its_state_repeats_nothing() -> None:
@@ -174,8 +174,8 @@ async def test_a_server_that_restarts_with_its_state_repeats_nothing() -> None:
         failover.save()
         await failover.fail_over()
         await failover.write("x", "b")
-        read, position = await failover.read(position)
-        assert read == [change.id for change in failover.changes[2:]]
+        ids, position = await failover.read(position)
+        assert ids == [change.id for change in failover.changes[2:]]
         assert (await failover.read(position))[0] == []
 
 

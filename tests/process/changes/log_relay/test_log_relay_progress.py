@@ -173,7 +173,7 @@ async def test_a_relay_killed_between_batches_loses_and_duplicates_nothing(
     assert await harness.ids(database) == expected
 
 
-async def test_a_cursor_that_is_beyond_what_was_read_stays_there(harness: Harness) -> None:
+async def test_a_cursor_beyond_the_read_entries_stays_there(harness: Harness) -> None:
     """A successor starts at the lowest cursor, and needs several rounds to reach the others."""
     one, two = harness.databases
     relay = await harness.relay(pace_us=IDLE)

@@ -74,7 +74,7 @@ async def lost(harness: Harness) -> LostChanges:
     return await LostChanges.of(harness)
 
 
-async def test_what_could_not_be_appended_again_is_appended_before_anything_else(
+async def test_a_failed_repetition_is_retried_before_any_other_append(
     lost: LostChanges,
 ) -> None:
     harness, one = lost.harness, lost.replica
@@ -90,10 +90,10 @@ async def test_what_could_not_be_appended_again_is_appended_before_anything_else
     assert await harness.until_tick() > before
 
 
-async def test_what_is_lost_is_appended_again_even_if_nothing_is_written(
+async def test_lost_changes_are_appended_again_even_if_nothing_is_written(
     lost: LostChanges,
 ) -> None:
-    """It is found when progress is published; the replica can end then."""
+    """Publishing progress finds the loss; the replica can end then."""
     lost.outage.start(1)
     with pytest.raises(Unavailable):
         await lost.replica.run()
@@ -101,7 +101,7 @@ async def test_what_is_lost_is_appended_again_even_if_nothing_is_written(
     assert await lost.harness.ids() == lost.ids
 
 
-async def test_what_is_lost_is_appended_again_in_batches(
+async def test_lost_changes_are_appended_again_in_batches(
     lost: LostChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failure between two batches loses and repeats nothing."""
@@ -114,7 +114,7 @@ async def test_what_is_lost_is_appended_again_in_batches(
     assert await lost.harness.ids() == lost.ids
 
 
-async def test_what_has_waited_too_long_is_not_appended_again(lost: LostChanges) -> None:
+async def test_changes_that_have_waited_too_long_are_not_appended_again(lost: LostChanges) -> None:
     """By then the feed can have later changes, and no longer remember their versions."""
     harness, one = lost.harness, lost.replica
     lost.outage.start(1)

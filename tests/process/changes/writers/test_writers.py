@@ -72,7 +72,7 @@ async def test_a_failed_replica_is_swept_and_retired(harness: Harness) -> None:
     assert await harness.until_tick() > last
 
 
-async def test_a_replica_that_is_cut_off_acknowledges_no_more_than_others_wait_for(
+async def test_a_replica_that_is_cut_off_acknowledges_only_what_the_others_wait_for(
     harness: Harness,
 ) -> None:
     """No tick published without it passes a change that it acknowledged."""
