@@ -102,7 +102,7 @@ async def test_violations_forbid_to_apply_and_options_allow_it(page: Page, stage
     row = page.get_by_role("region", name="Violations").get_by_role("row", name="rank")
     await expect(row).to_contain_text(re.compile(r"minimum\s*1\s*2\s*a"))
     await expect(page.get_by_role("button", name="Apply")).to_have_count(0)
-    await page.get_by_text("What it may do to objects").click()
+    await page.locator("summary", has_text="Effects on existing objects").click()
     await page.get_by_label("do not check objects").check()
     await page.get_by_role("button", name="Dry run").click()
     await page.get_by_role("button", name="Apply").click()
@@ -122,8 +122,8 @@ async def test_data_that_would_move_is_listed_and_a_class_can_be_dropped(
     other = {"classes": {"other": {"fields": {"title": {"type": "string"}}}}}
     await page.get_by_label("Schema (JSON").fill(orjson.dumps(other).decode())
     await page.get_by_role("button", name="Dry run").click()
-    await expect(page.locator("#tried")).to_contain_text("objects: notes.")
-    await page.get_by_text("What it may do to objects").click()
+    await expect(page.locator("#tried")).to_contain_text("existing objects”: notes.")
+    await page.locator("summary", has_text="Effects on existing objects").click()
     await page.get_by_label("Drop these").fill("notes, nothing")
     await page.get_by_role("button", name="Dry run").click()
     await expect(page.get_by_role("alert")).to_contain_text("nothing")
@@ -137,7 +137,7 @@ async def test_data_that_would_move_is_listed_and_a_class_can_be_dropped(
 async def test_a_field_is_renamed_and_keeps_its_values(page: Page, stage: Stage) -> None:
     database = await create_draft(stage, a={"title": "x", "rank": 1})
     await page.goto(f"/schema?database={database}")
-    await page.get_by_text("What it may do to objects").click()
+    await page.locator("summary", has_text="Effects on existing objects").click()
     await page.get_by_label("Rename these fields").fill("notes.title")
     await edit(page, heading={"type": "string"}, rank={"type": "integer"})
     await expect(page.get_by_role("alert")).to_contain_text("is written as class.old:new")
@@ -164,7 +164,7 @@ async def test_the_source_of_a_copy_is_dropped_if_no_value_is_lost(
     assert (await stage.admin.patch(f"schemas/{database}", json=patch)).is_success
     await stage.data.patch(f"{database}/notes/a", json={"heading": "x"})
     await page.goto(f"/schema?database={database}")
-    await page.get_by_text("What it may do to objects").click()
+    await page.locator("summary", has_text="Effects on existing objects").click()
     await page.get_by_label("Drop the source of these copies").fill("notes.title:heading")
     await edit(page, **fields, rank={"type": "integer"})
     row = page.get_by_role("region", name="Violations").get_by_role("row", name="title")

@@ -135,7 +135,7 @@ async def test_a_limit_that_does_not_pass_by_waiting_fails_the_message(bounded: 
     flow = await create(bounded, ordered=True)
     states = await final_states(bounded, flow, await send(bounded, flow))
     assert [state["state"] for state in states] == ["done", "done", "failed"]
-    assert "may keep 2 objects" in states[2]["error"]["detail"]
+    assert "its limit of 2 objects" in states[2]["error"]["detail"]
     assert await bounded.refusals("objects") == 1
     await bounded.limit(objects=3)
     await call(bounded, "POST", f"message-flows/{flow}/replay")

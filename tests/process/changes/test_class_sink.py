@@ -148,7 +148,7 @@ async def test_rows_that_are_no_objects(target: Target) -> None:
     with pytest.raises(InputUnfit, match="no field right"):
         await target.write(CountingContext(), "links", "left")
     target.result(left=["a/b"] * ROWS, right=[f"r{n}" for n in range(ROWS)])
-    with pytest.raises(InputUnfit, match="no object"):
+    with pytest.raises(InputUnfit, match="not a valid object"):
         await target.write(CountingContext())
     target.result(left=["a"] * ROWS, right=["x"] * ROWS, hits=["many"] * ROWS)
     with pytest.raises(InputUnfit, match="hits"):
