@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 PEOPLE: list[Row] = list(people(300, 2, seed=5))
 FILE = {"file": "people.csv"}
-GIVEN: dict[str, Any] = {
+DOCUMENT: dict[str, Any] = {
     "inputs": {"people": FILE},
     "blocking": [
         ["phone"],
@@ -49,7 +49,7 @@ def context_of(
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenSpec.parse({**GIVEN, **changes})
+    return OpenSpec.parse({**DOCUMENT, **changes})
 
 
 def partition(rows: Sequence[Row]) -> set[frozenset[tuple[str, str]]]:
@@ -61,7 +61,7 @@ def partition(rows: Sequence[Row]) -> set[frozenset[tuple[str, str]]]:
 
 @pytest.fixture(scope="module")
 def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
-    """All people, deduplicated by `GIVEN`."""
+    """All people, deduplicated by `DOCUMENT`."""
     context = context_of(spark, tmp_path_factory.mktemp("whole"), people=PEOPLE)
     context.execute(parsed())
     return context
@@ -69,7 +69,7 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fold
 
 @pytest.fixture(scope="module")
 def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
-    """All people, deduplicated without being described."""
+    """All people, deduplicated without a description."""
     context = context_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
     spec = {"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"}
     context.execute(OpenSpec.parse({**spec, "engine": "spark"}))
@@ -90,7 +90,7 @@ def test_proposed_settings_reach_the_required_quality(proposed: FolderContext) -
     assert proposed.reports["evaluation"]["blocking_recall"] > 0.97
 
 
-def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderContext) -> None:
+def test_a_proposal_has_reasons_and_is_a_specification(proposed: FolderContext) -> None:
     proposal = proposed.reports["proposal"]
     spec = OpenSpec.parse({"inputs": {"people": FILE}, **proposal["spec"]})
     assert spec.is_complete
@@ -100,49 +100,53 @@ def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderContext) -
 
 
 @pytest.mark.connect
-def test_pairs_are_those_of_the_blocks_each_once(whole: FolderContext) -> None:
+def test_pairs_are_those_of_the_blocks_without_duplicates(whole: FolderContext) -> None:
     rows = {(row["l"], row["r"]) for row in whole.rows("compare")}
     assert len(rows) == whole.output("compare").count()
     ids = {row["row"]: row["id"] for row in whole.rows("records")}
-    found = {frozenset((ids[left], ids[right])) for left, right in rows}
+    pairs = {frozenset((ids[left], ids[right])) for left, right in rows}
 
     def together(a: Row, b: Row) -> bool:
-        name = a["surname"] and a["given_name"] and b["given_name"]
+        has_names = a["surname"] and a["given_name"] and b["given_name"]
         return bool(
             (a["phone"] and a["phone"] == b["phone"])
             or (
-                name and a["surname"] == b["surname"] and a["given_name"][:2] == b["given_name"][:2]
+                has_names
+                and a["surname"] == b["surname"]
+                and a["given_name"][:2] == b["given_name"][:2]
             )
             or (a["date_of_birth"] and a["date_of_birth"] == b["date_of_birth"])
         )
 
-    assert found == {
+    assert pairs == {
         frozenset((a["id"], b["id"])) for a, b in combinations(PEOPLE, 2) if together(a, b)
     }
 
 
 @pytest.mark.connect
-def test_an_evaluation_equals_a_plain_count(whole: FolderContext) -> None:
+def test_an_evaluation_equals_plain_counts(whole: FolderContext) -> None:
     cluster = {row["record"]: row["cluster"] for row in whole.rows("clusters")}
     entity = {person["id"]: person["entity"] for person in PEOPLE}
     pairs = list(combinations(entity, 2))
-    found = {pair for pair in pairs if cluster[pair[0]] == cluster[pair[1]]}
-    true = {pair for pair in pairs if entity[pair[0]] == entity[pair[1]]}
+    found_pairs = {pair for pair in pairs if cluster[pair[0]] == cluster[pair[1]]}
+    true_pairs = {pair for pair in pairs if entity[pair[0]] == entity[pair[1]]}
     evaluation = whole.reports["evaluation"]
     assert evaluation["pairs"] == {
-        "found": len(found),
-        "true": len(true),
-        "both": len(found & true),
+        "found": len(found_pairs),
+        "true": len(true_pairs),
+        "both": len(found_pairs & true_pairs),
     }
-    assert evaluation["pairwise"]["precision"] == pytest.approx(len(found & true) / len(found))
+    assert evaluation["pairwise"]["precision"] == pytest.approx(
+        len(found_pairs & true_pairs) / len(found_pairs)
+    )
     assert evaluation["b3"]["recall"] == pytest.approx(b3(entity, cluster))
 
 
-def b3(of: Mapping[str, str], other: Mapping[str, str]) -> float:
+def b3(groups: Mapping[str, str], compared: Mapping[str, str]) -> float:
     shares = []
-    for one in of:
-        group = [another for another in of if of[another] == of[one]]
-        shares.append(sum(other[another] == other[one] for another in group) / len(group))
+    for record in groups:
+        group = [member for member in groups if groups[member] == groups[record]]
+        shares.append(sum(compared[member] == compared[record] for member in group) / len(group))
     return sum(shares) / len(shares)
 
 
@@ -155,43 +159,41 @@ def test_links_have_an_explanation(whole: FolderContext) -> None:
         assert "Rarity adds" in link["why"]
 
 
-def test_a_cluster_is_called_by_its_least_record(whole: FolderContext) -> None:
+def test_a_cluster_is_named_after_its_smallest_record(whole: FolderContext) -> None:
     members: dict[str, list[str]] = {}
     for row in whole.rows("clusters"):
         members.setdefault(row["cluster"], []).append(row["record"])
     assert all(name == f"people/{min(records)}" for name, records in members.items())
 
 
-def test_the_same_run_gives_the_same(
+def test_a_repeated_run_gives_the_same_clusters(
     whole: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
-    again = context_of(spark, tmp_path, people=PEOPLE[::-1])
-    rows = again.execute(parsed())
-    key = lambda row: row["id"]  # noqa: E731 - the result has no order of rows
+    repeated = context_of(spark, tmp_path, people=PEOPLE[::-1])
+    rows = repeated.execute(parsed())
+    key = lambda row: row["id"]  # noqa: E731 - the result's rows are unordered
     assert sorted(rows, key=key) == sorted(whole.rows("clusters"), key=key)
 
 
-def test_new_records_join_clusters_as_if_all_had_come_at_once(
+def test_new_records_join_clusters_as_if_all_had_arrived_together(
     whole: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
     model = whole.reports["model"]
     first = context_of(spark, tmp_path / "first", people=PEOPLE[:350])
     known = [{**row, "probability": None} for row in first.execute(parsed(model=model))]
     both = context_of(spark, tmp_path / "both", people=PEOPLE, known=known)
-    found = both.execute(parsed(model=model, known=FILE))
-    assert partition(found) == partition(whole.rows("clusters"))
-    compared = {row["row"]: row["id"] for row in both.rows("records")}
+    clusters = both.execute(parsed(model=model, known=FILE))
+    assert partition(clusters) == partition(whole.rows("clusters"))
+    ids = {row["row"]: row["id"] for row in both.rows("records")}
     old = {person["id"] for person in PEOPLE[:350]}
     assert not [
-        row
-        for row in both.rows("compare")
-        if compared[row["l"]] in old and compared[row["r"]] in old
+        row for row in both.rows("compare") if ids[row["l"]] in old and ids[row["r"]] in old
     ]
     before = {row["id"]: row["cluster"] for row in known}
-    kept = {row["cluster"] for row in found}
-    merged = {each["from"] for each in both.reports["merges"]["merged"]}
-    assert merged == {*before.values()} - kept
-    for row in found:
+    current = {row["cluster"] for row in clusters}
+    merged = {merge["from"] for merge in both.reports["merges"]["merged"]}
+    assert merged == {*before.values()} - current
+    for row in clusters:
         if row["id"] in before and before[row["id"]] not in merged:
             assert row["cluster"] == before[row["id"]]
 
@@ -230,35 +232,35 @@ def test_heavy_blocks_are_forecast_and_split(spark: SparkSession, tmp_path: Path
 def test_blocks_that_cannot_be_split_are_skipped_and_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    same: list[Row] = [{"id": str(at), "a": "x", "b": "y", "c": "z"} for at in range(60)]
+    same: list[Row] = [{"id": str(n), "a": "x", "b": "y", "c": "z"} for n in range(60)]
     context = context_of(spark, tmp_path, people=same)
-    one = {"levels": ["exact"]}
+    exact = {"levels": ["exact"]}
     spec = OpenSpec.parse(
         {
             "inputs": {"people": FILE},
             "blocking": [["a"]],
-            "comparisons": [{"columns": [name], **one} for name in "abc"],
+            "comparisons": [{"columns": [name], **exact} for name in "abc"],
             "limits": {"block_pairs": 100},
         }
     )
     rows = context.execute(spec)
-    assert [each["split_by"] for each in context.reports["splits"]["heavy"]] == ["b", "c", None]
+    assert [block["split_by"] for block in context.reports["splits"]["heavy"]] == ["b", "c", None]
     assert len({row["cluster"] for row in rows}) == 60
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "reason"),
     [
         ([], "people has no records"),
         ([{"id": "1", "surname": "a"}], "people has no column"),
     ],
 )
 def test_unfit_inputs_are_refused(
-    spark: SparkSession, tmp_path: Path, rows: list[Row], says: str
+    spark: SparkSession, tmp_path: Path, rows: list[Row], reason: str
 ) -> None:
     columns = rows or [dict.fromkeys(PEOPLE[0])]
     empty = frame(spark, columns) if rows else frame(spark, columns).limit(0)
-    with pytest.raises(InputUnfit, match=says):
+    with pytest.raises(InputUnfit, match=reason):
         FolderContext(spark, tmp_path, {"people": empty}).forecast(parsed())
 
 
