@@ -15,7 +15,7 @@ import psutil
 __all__ = ["LIMIT", "allow", "restored_limit", "spark_processes", "this_process"]
 
 LIMIT = 100
-"""Bytes: fewer than any Parquet file and any manifest with two stages."""
+"""Bytes: less than the size of any Parquet file and of any manifest with two stages."""
 
 
 def spark_processes() -> list[int]:

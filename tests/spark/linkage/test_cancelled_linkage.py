@@ -38,7 +38,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
 ) -> None:
     """Each stage is paused at its start, until its run has seen the cancellation."""
     start, unpaused, started = Control.start, {*STAGES}, Queue[str]()
-    written = ClassStandIn()
+    target = ClassStandIn()
 
     def hold(control: Control, name: str) -> None:
         start(control, name)
@@ -50,7 +50,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
     monkeypatch.setattr(Control, "start", hold)
     monkeypatch.setattr(worker, "RUN_HEARTBEAT_S", 0.2)
     run = await office.submit(JOB)
-    async with office.worker(encoded, written):
+    async with office.worker(encoded, target):
         for stage in STAGES:
             assert await asyncio.to_thread(started.get, timeout=120) == stage
             await office.runs.cancel("club", run)
@@ -59,10 +59,10 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             assert not {"result", "rows"} & {*ended.outcome}, stage
             states = {stage["name"]: stage["state"] for stage in ended.progress["stages"]}
             assert states[stage] == "running", states
-            assert written.rows == []
+            assert target.rows == []
             await office.runs.resume("club", run)
         done = await office.ended(run)
     assert (done.state, done.attempt) == ("done", len(STAGES) + 1)
     links = {(row["left"], row["right"]) for row in office.rows(done)}
     assert links == {(f"left{n}", f"right{n}") for n in range(6 - SHARED_PEOPLE, 6)}
-    assert written.rows == office.rows(done)
+    assert target.rows == office.rows(done)

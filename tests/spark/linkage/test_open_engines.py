@@ -192,8 +192,8 @@ def test_both_engines_support_tables_known_clusters_and_any_letters(
 def test_inputs_that_splink_does_not_support_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
-    too_many_characters: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": many}]
+    characters = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
+    too_many_characters: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": characters}]
     spec = parsed(engine="splink")
 
     def check_refused(rows: Sequence[Row], reason: str) -> None:

@@ -97,18 +97,18 @@ def test_blocks_give_each_pair_exactly_once(
     records: list[tuple[int, int, int, int, bool]], within: bool
 ) -> None:
     ordered = sorted(
-        (rule, record[rule], at)
-        for at, record in enumerate(records)
+        (rule, record[rule], row)
+        for row, record in enumerate(records)
         for rule in range(3)
         if record[rule]
     )
-    order = [at for _, _, at in ordered]
+    order = [row for _, _, row in ordered]
     pairs: dict[tuple[int, int], int] = {}
     blocked = BlockedRecords(
         rule=np.array([rule for rule, _, _ in ordered], np.int8),
-        keys=np.array([records[at][:3] for at in order], np.int64).reshape(-1, 3),
-        source=np.array([records[at][3] for at in order], np.int16),
-        known=np.array([records[at][4] for at in order], np.bool_),
+        keys=np.array([records[row][:3] for row in order], np.int64).reshape(-1, 3),
+        source=np.array([records[row][3] for row in order], np.int16),
+        known=np.array([records[row][4] for row in order], np.bool_),
         within=within,
     )
     for batch in candidates(blocked):

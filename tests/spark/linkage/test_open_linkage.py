@@ -60,7 +60,7 @@ def partition(rows: Sequence[Row]) -> set[frozenset[tuple[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
+def deduplicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     """All people, deduplicated by `DOCUMENT`."""
     context = context_of(spark, tmp_path_factory.mktemp("whole"), people=PEOPLE)
     context.execute(parsed())
@@ -68,7 +68,7 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fold
 
 
 @pytest.fixture(scope="module")
-def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
+def zero_config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     """All people, deduplicated without a description."""
     context = context_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
     spec = {"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"}
@@ -78,20 +78,20 @@ def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> F
 
 @pytest.mark.parametrize("result", LinkageResult)
 def test_results_have_the_declared_columns(
-    whole: FolderContext, tmp_path: Path, result: LinkageResult
+    deduplicated: FolderContext, tmp_path: Path, result: LinkageResult
 ) -> None:
     kind, spec = OpenLinkage(), parsed(result=result)
-    whole.output(kind.stages(spec)[-1].name).write.parquet(str(tmp_path / "result"))
+    deduplicated.output(kind.stages(spec)[-1].name).write.parquet(str(tmp_path / "result"))
     assert ResultFiles(tmp_path / "result").columns == kind.columns(spec)
 
 
-def test_proposed_settings_reach_the_required_quality(proposed: FolderContext) -> None:
-    assert proposed.reports["evaluation"]["pairwise"]["f1"] > 0.95
-    assert proposed.reports["evaluation"]["blocking_recall"] > 0.97
+def test_proposed_settings_reach_the_required_quality(zero_config: FolderContext) -> None:
+    assert zero_config.reports["evaluation"]["pairwise"]["f1"] > 0.95
+    assert zero_config.reports["evaluation"]["blocking_recall"] > 0.97
 
 
-def test_a_proposal_has_reasons_and_is_a_specification(proposed: FolderContext) -> None:
-    proposal = proposed.reports["proposal"]
+def test_a_proposal_has_reasons_and_is_a_specification(zero_config: FolderContext) -> None:
+    proposal = zero_config.reports["proposal"]
     spec = OpenSpec.parse({"inputs": {"people": FILE}, **proposal["spec"]})
     assert spec.is_complete
     for column in spec.columns:
@@ -100,10 +100,10 @@ def test_a_proposal_has_reasons_and_is_a_specification(proposed: FolderContext) 
 
 
 @pytest.mark.connect
-def test_pairs_are_those_of_the_blocks_without_duplicates(whole: FolderContext) -> None:
-    rows = {(row["l"], row["r"]) for row in whole.rows("compare")}
-    assert len(rows) == whole.output("compare").count()
-    ids = {row["row"]: row["id"] for row in whole.rows("records")}
+def test_pairs_are_those_of_the_blocks_without_duplicates(deduplicated: FolderContext) -> None:
+    rows = {(row["l"], row["r"]) for row in deduplicated.rows("compare")}
+    assert len(rows) == deduplicated.output("compare").count()
+    ids = {row["row"]: row["id"] for row in deduplicated.rows("records")}
     pairs = {frozenset((ids[left], ids[right])) for left, right in rows}
 
     def together(a: Row, b: Row) -> bool:
@@ -124,13 +124,13 @@ def test_pairs_are_those_of_the_blocks_without_duplicates(whole: FolderContext) 
 
 
 @pytest.mark.connect
-def test_an_evaluation_equals_plain_counts(whole: FolderContext) -> None:
-    cluster = {row["record"]: row["cluster"] for row in whole.rows("clusters")}
+def test_an_evaluation_equals_plain_counts(deduplicated: FolderContext) -> None:
+    cluster = {row["record"]: row["cluster"] for row in deduplicated.rows("clusters")}
     entity = {person["id"]: person["entity"] for person in PEOPLE}
     pairs = list(combinations(entity, 2))
     found_pairs = {pair for pair in pairs if cluster[pair[0]] == cluster[pair[1]]}
     true_pairs = {pair for pair in pairs if entity[pair[0]] == entity[pair[1]]}
-    evaluation = whole.reports["evaluation"]
+    evaluation = deduplicated.reports["evaluation"]
     assert evaluation["pairs"] == {
         "found": len(found_pairs),
         "true": len(true_pairs),
@@ -150,8 +150,8 @@ def b3(groups: Mapping[str, str], compared: Mapping[str, str]) -> float:
     return sum(shares) / len(shares)
 
 
-def test_links_have_an_explanation(whole: FolderContext) -> None:
-    links = whole.rows("pairs")
+def test_links_have_an_explanation(deduplicated: FolderContext) -> None:
+    links = deduplicated.rows("pairs")
     assert links
     for link in links:
         assert link["probability"] >= 0.9
@@ -159,31 +159,31 @@ def test_links_have_an_explanation(whole: FolderContext) -> None:
         assert "Rarity adds" in link["why"]
 
 
-def test_a_cluster_is_named_after_its_smallest_record(whole: FolderContext) -> None:
+def test_a_cluster_is_named_after_its_smallest_record(deduplicated: FolderContext) -> None:
     members: dict[str, list[str]] = {}
-    for row in whole.rows("clusters"):
+    for row in deduplicated.rows("clusters"):
         members.setdefault(row["cluster"], []).append(row["record"])
     assert all(name == f"people/{min(records)}" for name, records in members.items())
 
 
 def test_a_repeated_run_gives_the_same_clusters(
-    whole: FolderContext, spark: SparkSession, tmp_path: Path
+    deduplicated: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
     repeated = context_of(spark, tmp_path, people=PEOPLE[::-1])
     rows = repeated.execute(parsed())
     key = lambda row: row["id"]  # noqa: E731 - the result's rows are unordered
-    assert sorted(rows, key=key) == sorted(whole.rows("clusters"), key=key)
+    assert sorted(rows, key=key) == sorted(deduplicated.rows("clusters"), key=key)
 
 
 def test_new_records_join_clusters_as_if_all_had_arrived_together(
-    whole: FolderContext, spark: SparkSession, tmp_path: Path
+    deduplicated: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
-    model = whole.reports["model"]
+    model = deduplicated.reports["model"]
     first = context_of(spark, tmp_path / "first", people=PEOPLE[:350])
     known = [{**row, "probability": None} for row in first.execute(parsed(model=model))]
     both = context_of(spark, tmp_path / "both", people=PEOPLE, known=known)
     clusters = both.execute(parsed(model=model, known=FILE))
-    assert partition(clusters) == partition(whole.rows("clusters"))
+    assert partition(clusters) == partition(deduplicated.rows("clusters"))
     ids = {row["row"]: row["id"] for row in both.rows("records")}
     old = {person["id"] for person in PEOPLE[:350]}
     assert not [
@@ -264,8 +264,8 @@ def test_unfit_inputs_are_refused(
         FolderContext(spark, tmp_path, {"people": empty}).forecast(parsed())
 
 
-def test_too_many_pairs_end_a_run(spark: SparkSession, whole: FolderContext) -> None:
+def test_too_many_pairs_end_a_run(spark: SparkSession, deduplicated: FolderContext) -> None:
     spec = parsed(limits={"pairs": 10})
     compare = next(stage for stage in OpenLinkage().stages(spec) if stage.name == "compare")
     with pytest.raises(InputUnfit, match=r"limits\.pairs"):
-        compare.run(whole)
+        compare.run(deduplicated)

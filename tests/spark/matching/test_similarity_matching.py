@@ -150,7 +150,7 @@ def test_inputs_that_cannot_be_matched_are_refused(
 
 
 def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path: Path) -> None:
-    whole = [
+    undivided = [
         {"id": "a", "line": [[0, 0], [100, 0]], "name": "High"},
         {"id": "b", "line": [[40, -50], [40, 50]], "name": "Low"},
     ]
@@ -161,7 +161,7 @@ def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path
         {"id": "s", "line": [[40, 1], [40, 50]], "name": "Low"},
     ]
     spec = {**ROADS_SPEC, "aggregation": False, "roads": {"snap": 2.0}}
-    sample = job(tmp_path, whole, divided, **spec)
+    sample = job(tmp_path, undivided, divided, **spec)
     check_hostile_specs(sample)
     assert links(rows(sample, spark, tmp_path / "run")) == {
         (("a/1",), ("p",)),
@@ -215,7 +215,7 @@ def test_labels_of_one_kind_are_refused(spark: SparkSession, tmp_path: Path) -> 
         rows(job(tmp_path, learning=labels), spark, tmp_path / "run")
 
 
-@pytest.mark.timeout(900)  # three runs of several partitions, on a machine that may be busy
+@pytest.mark.timeout(900)  # three runs of several partitions, perhaps on a busy machine
 def test_a_run_reuses_a_former_result(spark: SparkSession, tmp_path: Path) -> None:
     """The decisions are edited: the result equals a full run's, and most of it is reused."""
     data = roads(400, 3)

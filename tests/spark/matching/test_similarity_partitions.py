@@ -64,7 +64,9 @@ def test_hundreds_of_partitions_have_their_objects_and_copies(spark: SparkSessio
     owned = partitioned(spark, [(0, number, [], [number, number + 1]) for number in range(count)])
     objects = with_copies(owned, copies(owned, SPEC.border), SPEC)
     rows = objects.select("partition", "number", "owned").collect()
-    neighbours = {(one, other) for one in range(count) for other in (one - 1, one + 1)}
+    neighbours = {
+        (number, neighbour) for number in range(count) for neighbour in (number - 1, number + 1)
+    }
     assert sorted(row[:2] for row in rows if row["owned"]) == [(n, n) for n in range(count)]
     assert {row[:2] for row in rows if not row["owned"]} == {
         pair for pair in neighbours if 0 <= pair[1] < count

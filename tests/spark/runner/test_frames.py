@@ -22,14 +22,14 @@ def jobs(spark: SparkSession) -> int:
 def test_a_frame_of_spark_is_read_as_written_without_a_job_for_its_schema(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    written = spark.range(3).selectExpr("id", "cast(id AS string) AS s", ROW)
-    write_frame(written, tmp_path / "kept")
+    frame = spark.range(3).selectExpr("id", "cast(id AS string) AS s", ROW)
+    write_frame(frame, tmp_path / "kept")
     before = jobs(spark)
     read = read_frame(spark, tmp_path / "kept")
     assert jobs(spark) == before
     assert read.schema == spark.read.parquet(str(tmp_path / "kept")).schema
     assert jobs(spark) > before, "otherwise this test cannot count the session's jobs"
-    assert sorted(read.collect()) == sorted(written.collect())
+    assert sorted(read.collect()) == sorted(frame.collect())
 
 
 def test_a_table_of_this_process_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_full_disk_fails_a_run_which_resumes_once_there_is_space(
 @pytest.mark.large  # two Spark sessions start
 @pytest.mark.timeout(300)
 def test_a_full_disk_at_the_first_write_breaks_no_session(tmp_path: Path) -> None:
-    """The JVM cannot retry to unpack a codec, and the run reports that; ours needs no unpacking."""
+    """The JVM cannot retry unpacking a codec, and the run reports that; ours needs no unpacking."""
     command = [sys.executable, "-m", "tests.spark.first_write", str(tmp_path)]
     process = subprocess.run(command, capture_output=True, check=True)
     first, retried, unpacked, retried_unpacked = orjson.loads(process.stdout)

@@ -59,9 +59,9 @@ async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
     assert (failed.state, failed.outcome["reasons"]) == ("failed", ["there is no field rows"])
     assert failed.progress["stages"] == []
     await office.runs.resume("club", run)
-    async with office.worker(writer=(written := ClassStandIn())):
+    async with office.worker(writer=(target := ClassStandIn())):
         assert (await office.ended(run)).state == "done"
-    assert len(written.rows) == 2
+    assert len(target.rows) == 2
 
 
 async def test_a_result_keeps_its_name_until_it_is_recomputed(office: Office) -> None:
@@ -162,7 +162,7 @@ async def test_a_stopping_worker_releases_its_run(office: Office) -> None:
 
 
 async def test_a_held_run_is_released_and_resumes_later(office: Office) -> None:
-    run, held = await office.submit(), HeldRuns(office.catalogue)
+    run, held_runs = await office.submit(), HeldRuns(office.catalogue)
     rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
 
     async def is_released() -> bool:
@@ -170,16 +170,16 @@ async def test_a_held_run_is_released_and_resumes_later(office: Office) -> None:
 
     async with office.worker(endless):
         await eventually(reading(office, run))
-        assert await held.hold(run, rules.version)
+        assert await held_runs.hold(run, rules.version)
         await eventually(is_released)
-    await held.let_go(run)
+    await held_runs.let_go(run)
     async with office.worker():
         assert (await office.ended(run)).state == "done"
 
 
 async def test_a_run_that_is_let_go_before_its_worker_stops_continues(office: Office) -> None:
     """The worker stops slowly, so it learns of the hold and then of its end."""
-    run, held, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
+    run, held_runs, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
     rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
 
     def slow(spark: SparkSession, input_: Input) -> DataFrame:
@@ -188,9 +188,9 @@ async def test_a_run_that_is_let_go_before_its_worker_stops_continues(office: Of
 
     async with office.worker(slow):
         await eventually(reading(office, run))
-        assert await held.hold(run, rules.version)
+        assert await held_runs.hold(run, rules.version)
         await eventually(has_new_heartbeat(office, await office.find(run)))
-        assert await held.let_go(run)
+        assert await held_runs.let_go(run)
         await eventually(has_new_heartbeat(office, await office.find(run)))
         may_end.set()
         done = await office.ended(run)
@@ -212,7 +212,7 @@ async def test_a_worker_with_an_expired_lease_writes_into_no_class(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease is not renewed and expires; the next attempt reuses the finished stages."""
-    hold, written = Control.hold_until, ClassStandIn()
+    hold, target = Control.hold_until, ClassStandIn()
     silent = [True]
 
     def hold_or_expire(control: Control, until: float) -> None:
@@ -220,13 +220,13 @@ async def test_a_worker_with_an_expired_lease_writes_into_no_class(
 
     monkeypatch.setattr(Control, "hold_until", hold_or_expire)
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
-    async with office.worker(people, written):
+    async with office.worker(people, target):
         await eventually(retried(office, run))
-        assert written.rows == []
+        assert target.rows == []
         silent.clear()
         done = await office.ended(run)
     assert done.state == "done"
-    assert written.rows == office.rows(done)
+    assert target.rows == office.rows(done)
 
 
 async def test_a_write_is_not_continued_when_its_operations_may_be_forgotten(
@@ -236,20 +236,20 @@ async def test_a_write_is_not_continued_when_its_operations_may_be_forgotten(
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     async with office.worker(people, ClassStandIn(failure="it is down")):
         assert (await office.ended(run)).state == "failed"
-    written = ClassStandIn()
+    target = ClassStandIn()
     with monkeypatch.context() as a_day_later:
         later = time() + REPEATABLE_S + 60
         a_day_later.setattr("spark_jobs.runner.attempt.time", lambda: later)
         await office.runs.resume("club", run)
-        async with office.worker(people, written):
+        async with office.worker(people, target):
             failed = await office.ended(run)
     assert failed.state == "failed"
     assert "Submit the job again" in failed.outcome["reasons"][0]
-    assert written.rows == []
+    assert target.rows == []
     await office.runs.resume("club", run)
-    async with office.worker(people, written):
+    async with office.worker(people, target):
         assert (await office.ended(run)).state == "done"
-    assert len(written.rows) == 2
+    assert len(target.rows) == 2
 
 
 async def test_a_reason_that_postgresql_cannot_store_ends_the_run(office: Office) -> None:

@@ -70,9 +70,9 @@ def test_an_attempt_that_lost_the_run_changes_nothing(tmp_path: Path) -> None:
     commit_stage(quick, "two", "quick")
     commit_stage(slow, "three", "slow")
     assert read(quick, "two") == "quick"
-    after = RunDirectory(tmp_path, 3)
-    assert list(after.stages) == ["one", "two"]
-    assert read(after, "two") == "quick"
+    third = RunDirectory(tmp_path, 3)
+    assert list(third.stages) == ["one", "two"]
+    assert read(third, "two") == "quick"
 
 
 def test_a_commit_of_an_older_attempt_whose_files_are_being_removed_is_ignored(
@@ -106,8 +106,8 @@ def test_an_attempt_that_dies_before_its_removals_leaves_older_ones_intact(
         with pytest.raises(KeyboardInterrupt):
             RunDirectory(tmp_path, 2)
     older.commit("two", FinishedStage(folder))
-    after = RunDirectory(tmp_path, 3)
-    assert [read(after, stage) for stage in after.stages] == ["a", "b"]
+    third = RunDirectory(tmp_path, 3)
+    assert [read(third, stage) for stage in third.stages] == ["a", "b"]
 
 
 def test_an_attempt_that_opens_late_neither_reads_nor_sweeps_newer_files(tmp_path: Path) -> None:

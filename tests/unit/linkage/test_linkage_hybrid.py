@@ -20,7 +20,7 @@ class Squarer:
     """Squares numbers and records them; fails at a given number."""
 
     fails_at: int | None = None
-    done: list[int] = field(default_factory=list)
+    finished_jobs: list[int] = field(default_factory=list)
     released: threading.Event | None = None
 
     def do(self, job: int) -> int:
@@ -28,7 +28,7 @@ class Squarer:
             assert self.released.wait(30)
         if job == self.fails_at:
             raise MemoryError("out of memory")
-        self.done.append(job)
+        self.finished_jobs.append(job)
         return job * job
 
 
@@ -41,7 +41,7 @@ def squares(count: int) -> list[int]:
 def test_each_job_is_executed_once_and_results_are_in_order(count: int, cores: int) -> None:
     device, core = Squarer(), Squarer()
     assert execute_all(range(count), core.do, cores, lambda: device.do) == squares(count)
-    assert Counter(device.done + core.done) == Counter(range(count))
+    assert Counter(device.finished_jobs + core.finished_jobs) == Counter(range(count))
     assert execute_all(range(count), core.do, cores) == squares(count)
 
 
@@ -69,8 +69,8 @@ def test_cores_take_over_the_jobs_of_a_failed_device(
     device, core = Squarer(fails_at), Squarer()
     with caplog.at_level(logging.WARNING, "portolan.jobs"):
         assert execute_all(range(8), core.do, 0, lambda: device.do) == squares(8)
-    assert device.done == [*range(fails_at)]
-    assert sorted(core.done) == [*range(fails_at, 8)]
+    assert device.finished_jobs == [*range(fails_at)]
+    assert sorted(core.finished_jobs) == [*range(fails_at, 8)]
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
         "the GPU cannot be used, the cores continue without it: MemoryError: out of memory"
@@ -84,12 +84,12 @@ def test_a_job_is_not_lost_if_the_device_fails_when_no_core_is_left() -> None:
 
     def do(job: int) -> int:
         square = core.do(job)
-        if len(core.done) == 7:
+        if len(core.finished_jobs) == 7:
             others_finished.set()
         return square
 
     assert execute_all(range(8), do, 2, lambda: device.do) == squares(8)
-    assert core.done[-1] == 0
+    assert core.finished_jobs[-1] == 0
 
 
 def test_cores_do_all_jobs_if_the_device_cannot_be_opened() -> None:
@@ -98,7 +98,7 @@ def test_cores_do_all_jobs_if_the_device_cannot_be_opened() -> None:
 
     core = Squarer()
     assert execute_all(range(5), core.do, 2, open_device) == squares(5)
-    assert sorted(core.done) == [*range(5)]
+    assert sorted(core.finished_jobs) == [*range(5)]
 
 
 @pytest.mark.parametrize("with_device", [True, False])

@@ -71,13 +71,13 @@ objects = st.lists(
 @given(objects, objects)
 def test_a_former_result_changes_nothing_but_the_work(before: list[Row], now: list[Row]) -> None:
     links, partition = task(before)
-    for rows, same in ((before[::-1], True), (now, False)):
+    for rows, unchanged in ((before[::-1], True), (now, False)):
         links_, report = task([*rows, *former(links, partition["fingerprint"])])
         all_links, full_report = task(rows)
         assert links_ == all_links
         assert report["fingerprint"] == full_report["fingerprint"]
         assert report["count"] == sum(object_["owned"] for object_ in rows)
-        if same:
+        if unchanged:
             assert report["reason"] is None
 
 
