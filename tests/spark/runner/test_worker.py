@@ -264,7 +264,7 @@ async def test_a_reason_that_postgresql_cannot_store_ends_the_run(office: Office
 
 
 class UnstorableOutcomes(RunQueue):
-    """A run queue that adds a number that the catalogue cannot store to successful outcomes."""
+    """A run queue that adds to successful outcomes a number too large for the catalogue."""
 
     async def end(
         self,

@@ -27,9 +27,9 @@ def best_of_both(links: list[Link]) -> list[Link]:
         best = {end: min((x for x in remaining if end in ends(x)), key=rank.__getitem__)
                 for link in remaining for end in ends(link)}  # fmt: skip
         mutual = {link for link in remaining if all(best[end] == link for end in ends(link))}
-        used = {end for link in mutual for end in ends(link)}
+        used_ends = {end for link in mutual for end in ends(link)}
         chosen |= mutual
-        remaining = {link for link in remaining if not ends(link) & used}
+        remaining = {link for link in remaining if not ends(link) & used_ends}
     return sorted(chosen, key=rank.__getitem__)
 
 

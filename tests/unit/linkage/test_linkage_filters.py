@@ -71,7 +71,7 @@ def test_neither_filter_drops_similar_pairs(bit_sets: list[set[int]]) -> None:
 
 @pytest.fixture(scope="module")
 def encoded() -> list[Record]:
-    """Two owners' people; each left one is a right one with a mistake."""
+    """Two owners' people; each left person is also on the right, with a mistake."""
     clk = Clk(SHAPE, Keys(b"first key of both owners", b"second key of both owners"))
 
     def record(person: Person, number: int, source: int) -> Record:

@@ -98,17 +98,19 @@ def test_neighbours_are_the_most_similar_by_cosine() -> None:
     texts = features_of(*records["c0"].to_pylist())
     count = {feature: sum(feature in text for text in texts) for text in texts for feature in text}
 
-    def weight(some: set[int]) -> float:
-        return sum(log((len(texts) + 1) / count[feature]) ** 2 for feature in some)
+    def weight(features: set[int]) -> float:
+        return sum(log((len(texts) + 1) / count[feature]) ** 2 for feature in features)
 
     def cosine(i: int, j: int) -> float:
         return weight(texts[i] & texts[j]) / sqrt(weight(texts[i]) * weight(texts[j]))
 
-    found = neighbours(Features.of(records["c0"]), source, 3, within=False)
-    assert (found.i < found.j).all()
-    pairs = {*zip(found.i.tolist(), found.j.tolist(), strict=True)}
-    assert len(pairs) == len(found.i)
-    for pair, similarity in zip(zip(found.i, found.j, strict=True), found.similarity, strict=True):
+    nearest = neighbours(Features.of(records["c0"]), source, 3, within=False)
+    assert (nearest.i < nearest.j).all()
+    pairs = {*zip(nearest.i.tolist(), nearest.j.tolist(), strict=True)}
+    assert len(pairs) == len(nearest.i)
+    for pair, similarity in zip(
+        zip(nearest.i, nearest.j, strict=True), nearest.similarity, strict=True
+    ):
         assert similarity == pytest.approx(cosine(*map(int, pair)))
     for i in range(60):
         best = max(range(60, 120), key=lambda j: cosine(i, j))
@@ -118,8 +120,8 @@ def test_neighbours_are_the_most_similar_by_cosine() -> None:
 def test_a_frequent_word_does_not_hide_a_rare_one() -> None:
     texts = [f"the same words for all of them model {n:04}x" for n in range(300)] * 2
     source = np.repeat(np.array([0, 1], np.int16), 300)
-    found = neighbours(Features.of(pa.array(texts)), source, 1, within=False)
-    assert {*zip(found.i.tolist(), found.j.tolist(), strict=True)} == {
+    nearest = neighbours(Features.of(pa.array(texts)), source, 1, within=False)
+    assert {*zip(nearest.i.tolist(), nearest.j.tolist(), strict=True)} == {
         (n, 300 + n) for n in range(300)
     }
 
