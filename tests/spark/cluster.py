@@ -1,4 +1,4 @@
-"""A job on a cluster of Spark on this machine, whose executors are processes that can be killed."""
+"""A job on a local Spark cluster, whose executors are processes that tests can kill."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.java import QUICK_JAVA
 __all__ = ["ClusterRun", "command_on_cluster", "executor_of", "executors"]
 
 _EXECUTORS: Final = 2
-_MASTER: Final = f"local-cluster[{_EXECUTORS},1,1024]"  # of one core and 1024 MB each
+_MASTER: Final = f"local-cluster[{_EXECUTORS},1,1024]"  # one core and 1024 MB each
 _PACKAGE: Final = Path(pyspark.__file__).parent
 
 
 @dataclass
 class ClusterRun:
-    """`portolan job run` on a cluster, in a process of its own.
+    """`portolan job run` on a cluster, in a separate process.
 
     Attributes:
         process: The driver; its JVM holds the cluster's master and workers, and has executors as
             children.
-        out: Where the result goes.
+        out: The file of the result.
     """
 
     process: asyncio.subprocess.Process
@@ -43,12 +43,12 @@ class ClusterRun:
     async def started(
         cls, document: Mapping[str, Any], scratch: Path, environment: Mapping[str, str]
     ) -> AsyncIterator[ClusterRun]:
-        """Start a job; what is left of it after the block is killed.
+        """Start a job; kill its remaining processes after the block.
 
         Args:
             document: The job.
             scratch: An empty directory.
-            environment: What the driver gets besides.
+            environment: Additional environment variables of the driver.
         """
         job, out = scratch / "job.json", scratch / "result.json"
         job.write_bytes(orjson.dumps(document))
@@ -58,7 +58,7 @@ class ClusterRun:
 
     @property
     def log(self) -> str:
-        """What the driver wrote."""
+        """The driver's output."""
         return self.out.with_name("log").read_text()
 
 
@@ -66,10 +66,10 @@ class ClusterRun:
 async def command_on_cluster(
     command: Sequence[object], scratch: Path, environment: Mapping[str, str]
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start `portolan` on a cluster of its own; what is left of both after the block is killed.
+    """Start `portolan` on its own cluster; kill the remaining processes after the block.
 
     Args:
-        scratch: A directory; what the command prints is in `log` there.
+        scratch: A directory; its file `log` gets the command's output.
     """
     with (scratch / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -90,30 +90,30 @@ async def command_on_cluster(
 def executors(driver: int) -> list[psutil.Process]:
     """Return the executors of a driver's cluster."""
     children = psutil.Process(driver).children(recursive=True)
-    return [one for one in children if _is_executor(one)]
+    return [child for child in children if _is_executor(child)]
 
 
 def _is_executor(process: psutil.Process) -> bool:
     try:
         return "--executor-id" in process.cmdline()
-    except psutil.Error:  # it has ended meanwhile
+    except psutil.Error:  # it has ended
         return False
 
 
 def executor_of(process: int) -> psutil.Process:
-    """Return the executor that a process which carries out a task belongs to."""
+    """Return the executor of a process that executes a task."""
     parents = psutil.Process(process).parents()
-    (found,) = [one for one in parents if "--executor-id" in one.cmdline()]
-    return found
+    (executor,) = [parent for parent in parents if "--executor-id" in parent.cmdline()]
+    return executor
 
 
 def _settings(home: Path) -> dict[str, str]:
-    quick = " ".join(QUICK_JAVA)
+    java_options = " ".join(QUICK_JAVA)
     conf = {
-        "spark.driver.extraJavaOptions": quick,
-        "spark.executor.extraJavaOptions": quick,
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
         "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.shuffle.partitions": "2",  # so that each executor has something to do
+        "spark.sql.shuffle.partitions": "2",  # so that each executor gets work
         "spark.sql.adaptive.enabled": "false",
     }
     return {
@@ -124,7 +124,7 @@ def _settings(home: Path) -> dict[str, str]:
 
 
 def _home(scratch: Path) -> Path:
-    """Create a Spark home: its workers write the output of executors there."""
+    """Create a Spark home, into which workers write the executors' output."""
     home = scratch / "spark"
     home.mkdir()
     for name in ("bin", "jars", "python"):

@@ -1,8 +1,8 @@
 """One Spark session for the whole run.
 
-``PORTOLAN_TEST_SPARK`` names a Spark Connect server to run on instead: `test_over_connect` starts
-one, and runs the tests that are marked ``connect`` a second time in a process of their own, because
-a process is either classic or Connect.
+``PORTOLAN_TEST_SPARK`` names a Spark Connect server to use instead: `test_over_connect` starts one
+and runs the tests marked ``connect`` a second time in a separate process, because a process is
+either classic or Connect.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from spark_jobs.sources.stream_request import COORDINATION
 from tests.process.service import scratch_catalogue, scratch_systems
 from tests.spark.office import Office
 
-# Processes of Spark inherit the environment of their first session: it names one catalogue, which
-# is made before and is used by all tests that read classes.
+# Spark processes inherit the environment of their first session. It names one catalogue, which is
+# created first and used by all tests that read classes.
 ODD = "a=b: c\\d é # !\n\"e'"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.portolan.odd": ODD,
-    # Compiling takes longer than a few hundred rows.
+    # Code generation takes longer than a few hundred rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Nobody looks at plans.
+    # Tests do not look at plans.
     "spark.sql.ui.explainMode": "simple",
-    # The default starts some twenty processes for the files of a batch, as `readlink`.
+    # The default starts some twenty processes, such as `readlink`, for the files of a batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
     ),
@@ -45,7 +45,7 @@ SMALL = {
 
 @pytest.fixture(scope="session")
 async def job_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    """URL of the catalogue that tasks find in their environment."""
+    """URL of the catalogue in the environment of tasks."""
     async with scratch_catalogue(postgresql_config) as url:
         yield url
 
@@ -54,14 +54,14 @@ async def job_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 async def job_systems(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[list[SystemConfig]]:
-    """The systems of that catalogue, which knows each by one namespace."""
+    """The systems of that catalogue, with one namespace each."""
     async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
         yield configs
 
 
 @pytest.fixture(scope="session")
 def spark(job_catalogue: str, redis_config: SystemConfig) -> Iterator[SparkSession]:
-    """The session, on two cores; a task is tried four times."""
+    """The session, on two cores; a task is attempted up to four times."""
     os.environ[CATALOGUE] = job_catalogue
     os.environ[COORDINATION] = redis_config.url
     master = os.environ.get("PORTOLAN_TEST_SPARK", "local[2,4]")

@@ -1,7 +1,7 @@
-"""A session for which the disk is full when it first writes: what its runs end with, as JSON.
+"""A Spark session whose first write meets a full disk: prints how its runs end, as JSON.
 
-Two runs with the codec that sessions have, without room and with room again; then the same two with
-a codec that must be unpacked.
+Two runs use the sessions' codec, first without space and then with space; two more use a codec that
+must be unpacked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CODEC = "spark.sql.parquet.compression.codec"
 
 
 def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
-    """Carry the runs out."""
+    """Execute the runs."""
     (directory / "people.csv").write_text("id,city\n1,Ulm\n2,Ulm\n3,Jena\n")
     source = {"file": str(directory / "people.csv")}
     job = SampleJob("example.count", {"records": source, "field": "city"}).job
@@ -34,15 +34,17 @@ def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
     for codec in (spark.conf.get(CODEC), "snappy"):
         spark.conf.set(CODEC, codec or "")
         for has_space in (False, True):
-            kept = RunDirectory(directory / str(codec))
+            run_directory = RunDirectory(directory / str(codec))
             with restored_limit(jvm):
                 if not has_space:
                     allow(jvm, LIMIT)
-                yield RunAttempt(job, kept, LazySession.of(spark), read_input, Control()).execute()
+                yield RunAttempt(
+                    job, run_directory, LazySession.of(spark), read_input, Control()
+                ).execute()
 
 
 if __name__ == "__main__":
-    opened = open_session(SparkOptions("local[1,1]", {"spark.sql.shuffle.partitions": "1"}))
-    found = [asdict(ending) for ending in endings(opened, Path(sys.argv[1]))]
-    sys.stdout.buffer.write(orjson.dumps(found))
-    opened.stop()
+    session = open_session(SparkOptions("local[1,1]", {"spark.sql.shuffle.partitions": "1"}))
+    documents = [asdict(ending) for ending in endings(session, Path(sys.argv[1]))]
+    sys.stdout.buffer.write(orjson.dumps(documents))
+    session.stop()

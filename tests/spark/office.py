@@ -1,4 +1,4 @@
-"""A catalogue, a session, and workers that are tried on them."""
+"""A catalogue, a Spark session, and workers that execute runs on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOB = {"kind": "example.count", "spec": {"records": {"class": "people"}, "field"
 
 
 def people(spark: SparkSession, input_: Input) -> DataFrame:
-    """Stands for a class: what it holds is of no matter here."""
+    """Stand in for a class; its content does not matter."""
     return spark.createDataFrame(
         [("1", "Ulm"), ("2", "Ulm"), ("3", None)], "id string, city string"
     )
@@ -37,13 +37,13 @@ def people(spark: SparkSession, input_: Input) -> DataFrame:
 
 @dataclass
 class ClassStandIn:
-    """Stands for a class that results are written into.
+    """Stands in for a class that receives results.
 
     Attributes:
-        mismatch: Why no result fits it; None: all do.
-        failure: Why nothing can be written; None: all is.
-        rows: What was written.
-        results: The names of the results that were to be written.
+        mismatch: Why no result fits the class; None: every result fits.
+        failure: Why writes fail; None: they succeed.
+        rows: The written rows.
+        results: The names of the results whose write was attempted.
     """
 
     mismatch: str | None = None
@@ -65,7 +65,7 @@ class ClassStandIn:
 
 @dataclass
 class Office:
-    """A catalogue, a session, and a directory for runs."""
+    """A catalogue, a Spark session, and a directory for runs."""
 
     catalogue: Catalogue
     spark: SparkSession
@@ -76,9 +76,9 @@ class Office:
         self.runs = CatalogueRuns(self.catalogue)
 
     async def submit(self, job: dict[str, Any] = JOB, *, dry_run: bool = False) -> str:
-        stored = {"version": STORED_VERSION, "job": job}
+        document = {"version": STORED_VERSION, "job": job}
         run, _ = await self.runs.submit(
-            uuid4().hex, ("club", "club"), stored, dry_run=dry_run, key=None, fingerprint=None
+            uuid4().hex, ("club", "club"), document, dry_run=dry_run, key=None, fingerprint=None
         )
         return run.id
 
@@ -105,9 +105,9 @@ class Office:
         queue: RunQueue | None = None,
         **options: Any,
     ) -> AsyncIterator[asyncio.Event]:
-        """Let a worker work while the block runs; the event stops it."""
-        ending = asyncio.Event()
-        chosen = WorkerOptions(uuid4().hex, self.directory, **options)
+        """Run a worker during the block; the yielded event stops it."""
+        stopping = asyncio.Event()
+        worker_options = WorkerOptions(uuid4().hex, self.directory, **options)
         workers = CatalogueWorkers(self.catalogue)
         worker = Worker(
             queue or RunQueue(self.catalogue),
@@ -115,11 +115,11 @@ class Office:
             session or LazySession.of(self.spark),
             read,
             writer or ClassStandIn(),
-            chosen,
+            worker_options,
         )
-        work = asyncio.create_task(worker.work(ending))
+        work = asyncio.create_task(worker.work(stopping))
         try:
-            yield ending
+            yield stopping
         finally:
-            ending.set()
+            stopping.set()
             await asyncio.wait_for(work, WITHIN_S)

@@ -1,4 +1,4 @@
-"""A context without a runner: stages one after the other, kept in a folder."""
+"""A context without a runner: executes stages one by one and keeps their output in a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FolderContext", "frame"]
 
 
 class FolderContext:
-    """Keeps what stages give as Parquet, as the runner does."""
+    """Keeps the output of stages as Parquet, as the runner does."""
 
     def __init__(self, spark: SparkSession, folder: Path, inputs: Mapping[str, DataFrame]) -> None:
         self.spark = spark
@@ -45,7 +45,7 @@ class FolderContext:
         return pq.read_table(self.folder / stage)
 
     def progress(self, done: int, total: int) -> None:
-        """Nobody looks."""
+        """Ignore the progress."""
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] += by
@@ -54,7 +54,7 @@ class FolderContext:
         self.reports[name] = json.loads(json.dumps(document))
 
     def execute(self, spec: OpenSpec, until: str | None = None) -> list[dict[str, Any]]:
-        """Do all stages, or those until one; the rows of the last."""
+        """Execute all stages, or those up to `until`; return the rows of the last."""
         last = ""
         for stage in OpenLinkage().stages(spec):
             frame = stage.run(self)
@@ -76,7 +76,7 @@ class FolderContext:
 
 
 def frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Records as an input: every value a string, as from CSV."""
+    """Return records as an input whose values are all strings, as from CSV."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in names}
     return spark.createDataFrame(pa.table(columns))

@@ -1,4 +1,4 @@
-"""The guide to two folders of unknown tables: its jobs as they are written there."""
+"""The guide to two folders of unknown tables: its jobs, executed as printed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CITIES: Final = ("Ulm", "Bonn", "Jena", "Kiel", "Bern", "Graz", "Linz", "Wien",
 
 
 def blocks(folder: Path) -> list[Any]:
-    """Return the JSON of the guide, in its order, with the tables below a folder."""
+    """Return the guide's JSON blocks in order, with their tables under `folder`."""
     texts = re.findall(r"```json\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
     return [json.loads(re.sub('"(shop|support)/', rf'"{folder}/\1/', text)) for text in texts]
 
@@ -40,7 +40,7 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Sequence[tuple[str, str]]:
-    """Two folders; the pairs of a customer and a person who are the same."""
+    """Two folders; returns the matching pairs of customer and person."""
     random = Random(3)
     people = [
         (random.choice(_FIRST), random.choice(_LAST), f"m{n}@x.org", random.choice(_CITIES))
@@ -93,13 +93,16 @@ def run(
     return [json.loads(row) for row in rows], json.loads((path / "reports.json").read_bytes())
 
 
-@pytest.mark.timeout(900)  # three jobs on Spark, on a machine that may be busy
-def test_the_guide_leads_from_unknown_tables_to_the_same_people(
+@pytest.mark.timeout(900)  # three jobs on Spark, perhaps on a busy machine
+def test_the_guide_leads_from_unknown_tables_to_linked_people(
     folders: Sequence[tuple[str, str]], spark: SparkSession, tmp_path: Path
 ) -> None:
     profile, schemas, renames, records = blocks(tmp_path)
     _, reports = run(profile, spark, tmp_path / "profile")
-    proposed = {(one["dependent"], one["referenced"]) for one in reports["references"]["proposals"]}
+    proposed = {
+        (proposal["dependent"], proposal["referenced"])
+        for proposal in reports["references"]["proposals"]
+    }
     assert {("orders.Cust", "customers.CustID"), ("tickets.person", "people.pid")} <= proposed
     _, reports = run(schemas, spark, tmp_path / "schemas")
     assert reports["mapping"]["rename"] == renames
@@ -107,6 +110,10 @@ def test_the_guide_leads_from_unknown_tables_to_the_same_people(
     members: dict[str, dict[str, str]] = {}
     for row in clusters:
         members.setdefault(row["cluster"], {})[row["source"]] = row["record"]
-    found = {(each["customers"], each["people"]) for each in members.values() if len(each) > 1}
-    assert len(found & {*folders}) >= 45
-    assert len(found - {*folders}) <= 2
+    pairs = {
+        (cluster["customers"], cluster["people"])
+        for cluster in members.values()
+        if len(cluster) > 1
+    }
+    assert len(pairs & {*folders}) >= 45
+    assert len(pairs - {*folders}) <= 2

@@ -1,4 +1,4 @@
-"""The results of continuous queries in plain Python, slide by slide over the whole log."""
+"""A reference evaluation of continuous queries in plain Python, slide by slide over the log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Tuple = tuple[str, float, Row]
 
 
 def results(query: Query, tuples: list[Tuple], trigger: int = 1) -> list[dict[str, Any]]:
-    """Return the result at each slide that is before the latest time of the log.
+    """Return the result of each slide before the log's latest time.
 
-    One is late if an earlier one was in a later trigger, and so has completed its slide.
+    A tuple is late if an earlier tuple belonged to a later trigger and thus completed its slide.
     """
     slide = round(query.slide_s * 1e6)
     in_time: list[tuple[str, int, Row]] = []
@@ -44,33 +44,35 @@ def results(query: Query, tuples: list[Tuple], trigger: int = 1) -> list[dict[st
     if not in_time:
         return []
     last = max(-(-time // slide) for _, time, _ in in_time) - 1
-    found = []
+    results_ = []
     for number in range(first, last + 1):
         time_s = round(number * query.slide_s, 6)
         rows = _relation(query.root, in_time, number * slide)
-        found += [{"time_s": time_s, "values": dict(row)} for row in rows]
-    return found
+        results_ += [{"time_s": time_s, "values": dict(row)} for row in rows]
+    return results_
 
 
 def _relation(operator: Operator, log: list[tuple[str, int, Row]], at: int) -> list[Row]:
     match operator:
         case Window(stream=stream, range_s=range_s, rows=rows):
-            there = [(t, n, v) for n, (s, t, v) in enumerate(log) if s == stream and t <= at]
+            in_window = [(t, n, v) for n, (s, t, v) in enumerate(log) if s == stream and t <= at]
             if range_s is not None:
-                return [values for t, _, values in there if t > at - round(range_s * 1e6)]
+                return [values for t, _, values in in_window if t > at - round(range_s * 1e6)]
             assert rows is not None
-            return [values for _, _, values in sorted(there, key=lambda each: each[:2])[-rows:]]
+            return [
+                values for _, _, values in sorted(in_window, key=lambda entry: entry[:2])[-rows:]
+            ]
         case Select(of=of, where=where):
             return [row for row in _relation(of, log, at) if all(_holds(c, row) for c in where)]
         case Project(of=of, columns=columns):
             return [{n: row[o] for n, o in columns.items()} for row in _relation(of, log, at)]
         case Join(left=left, right=right, shared=shared):
-            others = _relation(right, log, at)
+            right_rows = _relation(right, log, at)
             return [
-                {**one, **other}
-                for one in _relation(left, log, at)
-                for other in others
-                if all(one[name] == other[name] for name in shared)
+                {**left_row, **right_row}
+                for left_row in _relation(left, log, at)
+                for right_row in right_rows
+                if all(left_row[name] == right_row[name] for name in shared)
             ]
         case Aggregate(of=of, by=by, columns=columns):
             groups = defaultdict(list)
@@ -79,17 +81,21 @@ def _relation(operator: Operator, log: list[tuple[str, int, Row]], at: int) -> l
             return [
                 {
                     **dict(zip(by, key, strict=True)),
-                    **{name: _computed(each, rows_) for name, each in columns.items()},
+                    **{
+                        name: _computed(aggregation, rows_) for name, aggregation in columns.items()
+                    },
                 }
                 for key, rows_ in groups.items()
             ]
 
 
 def _holds(comparison: Comparison, row: Row) -> bool:
-    one, other = row[comparison.field], comparison.other
+    value, other = row[comparison.field], comparison.other
     if isinstance(other, Column):
-        other = row[other.field] if isinstance(one, str) else float(row[other.field]) * other.times
-    compare = {
+        other = (
+            row[other.field] if isinstance(value, str) else float(row[other.field]) * other.times
+        )
+    operators = {
         "eq": "__eq__",
         "ne": "__ne__",
         "lt": "__lt__",
@@ -97,8 +103,8 @@ def _holds(comparison: Comparison, row: Row) -> bool:
         "gt": "__gt__",
         "ge": "__ge__",
     }
-    one = one if isinstance(one, str) else float(one)
-    return bool(getattr(one, compare[comparison.comparator])(other))
+    value = value if isinstance(value, str) else float(value)
+    return bool(getattr(value, operators[comparison.comparator])(other))
 
 
 def _computed(aggregation: Aggregation, rows: Iterable[Row]) -> float:

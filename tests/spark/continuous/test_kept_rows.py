@@ -1,4 +1,4 @@
-"""Rows that are kept for later batches, of which many have none."""
+"""Rows kept for later batches, many of which have none."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FANOUT: Final = 2
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few folders are merged, so that there are several sizes."""
+    """Merge few folders at a time, so that there are several sizes."""
     monkeypatch.setattr(state, "_FANOUT", FANOUT)
 
 
-class Kept:
-    """Rows that are kept, and what is expected of them; a row is its number."""
+class CheckedRows:
+    """Kept rows, checked against the expected ones; a row is its number."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark, self._directory = spark, directory
@@ -33,11 +33,11 @@ class Kept:
         self._until: dict[int, int] = {}
 
     def execute(self, batch: int, *until: int) -> None:
-        """Execute a batch that completes the slide of its number, and keep its rows."""
+        """Execute a batch that completes the slide with its number, and keep its rows."""
         expected = {row for row, end in self._until.items() if end > batch}
         before = self._rows.before(batch, batch, SCHEMA)
         assert (set() if before is None else {row[0] for row in before.collect()}) == expected
-        rows = [(len(self._until) + at, end) for at, end in enumerate(until)]
+        rows = [(len(self._until) + n, end) for n, end in enumerate(until)]
         self._rows.keep(batch, self._spark.createDataFrame(rows, SCHEMA))
         self._until.update(rows)
 
@@ -47,30 +47,30 @@ class Kept:
 
 
 def test_a_large_folder_between_small_ones_is_kept(spark: SparkSession, tmp_path: Path) -> None:
-    kept = Kept(spark, tmp_path)
-    # Those of 0 and 1, of 2 and 9, and of 10 and 11 are merged: sizes of 2, 8 and 2.
+    rows = CheckedRows(spark, tmp_path)
+    # Batches 0 and 1, 2 and 9, and 10 and 11 are merged: sizes of 2, 8 and 2.
     for batch in (0, 1, 2, 9, 10, 11, 12, 13):
-        kept.execute(batch, 100)
+        rows.execute(batch, 100)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_rows_are_there_until_they_expire(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    draw, kept, batch = Random(seed), Kept(spark, tmp_path), 0
+def test_rows_are_kept_until_they_expire(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    draw, rows, batch = Random(seed), CheckedRows(spark, tmp_path), 0
     for _ in range(20):
         batch += draw.choice((1, 1, 1, 2, 8, 30))
-        kept.execute(batch, *(batch + draw.randrange(1, 120) for _ in range(draw.randrange(3))))
-        # One of each size, and those of the batch.
-        assert kept.folders <= 2 + batch.bit_length()
+        rows.execute(batch, *(batch + draw.randrange(1, 120) for _ in range(draw.randrange(3))))
+        # One folder of each size, and those of the batch.
+        assert rows.folders <= 2 + batch.bit_length()
 
 
-def test_folders_of_sparse_batches_are_merged_too(spark: SparkSession, tmp_path: Path) -> None:
-    kept = Kept(spark, tmp_path)
+def test_folders_of_sparse_batches_are_merged(spark: SparkSession, tmp_path: Path) -> None:
+    rows = CheckedRows(spark, tmp_path)
     for batch in range(0, 16 * 64, 64):
-        kept.execute(batch, 10_000)
-    assert kept.folders <= 6
+        rows.execute(batch, 10_000)
+    assert rows.folders <= 6
 
 
-def test_a_directory_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
-    kept = Kept(spark, tmp_path / "run[1]{a,b}*?")
+def test_a_directory_is_not_a_glob_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    rows = CheckedRows(spark, tmp_path / "run[1]{a,b}*?")
     for batch in range(4):
-        kept.execute(batch, 100)
+        rows.execute(batch, 100)

@@ -1,7 +1,7 @@
-"""A kind of job whose last stage pauses in its tasks until a test releases them.
+"""A job kind whose last stage pauses in its tasks until a test releases them.
 
-The tasks of private linkage's last stage start, signal that, and wait; what follows is what
-they do without that. So a test can kill an executor that is truly in the middle of a task.
+The tasks of private linkage's last stage signal their start and wait before they do their usual
+work. Thus a test can kill an executor in the middle of a task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["KIND", "PausedLinkage", "Pauses"]
 KIND: Final = "test.paused"
 
 _DIRECTORY: Final = "PORTOLAN_TEST_PAUSES"
-_AT_MOST_S: Final = 300.0
+_MAX_PAUSE_S: Final = 300.0
 _ENTRY_POINTS: Final = f"[portolan.kinds]\n{KIND} = {__name__}:PausedLinkage\n"
 
 
@@ -35,14 +35,14 @@ class Pauses:
     """Signals between a test and the tasks of a run.
 
     Attributes:
-        directory: Where they do.
+        directory: The directory of the signal files.
     """
 
     directory: Path
 
     @classmethod
     def start(cls, directory: Path) -> Pauses:
-        """Have tasks wait that begin from now on."""
+        """Pause all tasks that start from now on."""
         directory.mkdir()
         pauses = cls(directory)
         pauses._hold.touch()
@@ -53,11 +53,11 @@ class Pauses:
         return self.directory / "hold"
 
     def environment(self) -> Mapping[str, str]:
-        """Return the environment of a process that is to find this kind of job, and the pauses."""
-        about = self.directory / "paused-0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: paused\nVersion: 0\n")
-        (about / "entry_points.txt").write_text(_ENTRY_POINTS)
+        """Return environment variables with which a process finds this job kind and the pauses."""
+        distribution = self.directory / "paused-0.dist-info"
+        distribution.mkdir()
+        (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: paused\nVersion: 0\n")
+        (distribution / "entry_points.txt").write_text(_ENTRY_POINTS)
         return {"PYTHONPATH": str(self.directory), _DIRECTORY: str(self.directory)}
 
     def tasks(self) -> list[tuple[int, int]]:
@@ -66,26 +66,26 @@ class Pauses:
         return [(int(partition[1:]), int(process[1:])) for partition, process in suffixes]
 
     def end(self) -> None:
-        """Let tasks go on; those that begin later do not wait."""
+        """Release all paused tasks; later tasks do not pause."""
         self._hold.unlink()
 
     def pause(self, partition: int) -> None:
-        """Signal that a task has started, and wait until it is released."""
+        """Signal that a task has started, and wait for its release."""
         (self.directory / f"task.{partition}.{os.getpid()}").touch()
-        until = time.monotonic() + _AT_MOST_S
-        while self._hold.exists() and time.monotonic() < until:
+        deadline_s = time.monotonic() + _MAX_PAUSE_S
+        while self._hold.exists() and time.monotonic() < deadline_s:
             time.sleep(0.05)
 
 
 class PausedLinkage(PrivateLinkage):
-    """Links encoded records, and pauses in the last stage."""
+    """Private linkage that pauses in its last stage."""
 
     name = KIND
 
     def stages(self, spec: PrivateSpec) -> tuple[Stage, ...]:
-        """Return the stages of private linkage, the last of which pauses."""
-        *others, last = super().stages(spec)
-        return (*others, Stage(last.name, partial(_paused, last)))
+        """Return private linkage's stages; the last one pauses."""
+        *stages, last = super().stages(spec)
+        return (*stages, Stage(last.name, partial(_paused, last)))
 
 
 def _paused(stage: Stage, context: StageContext) -> Any:

@@ -1,4 +1,4 @@
-"""A linkage is cancelled in each of its stages, from reading to writing, and goes on each time."""
+"""A linkage is cancelled in each of its stages, from reading to writing, and resumed each time."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ JOB: Final = {
 STAGES: Final = (
     "read left", "read right", "forecast", "order", "blocks", "compare", "links", "write links",
 )  # fmt: skip
-SAME: Final = 3
+SHARED_PEOPLE: Final = 3
 
 
 def encoded(spark: SparkSession, input_: Input) -> DataFrame:
-    """Stands for two classes: some records are of the same people."""
-    first = 1 if input_.name == "left" else 6 - SAME
+    """Stand in for two classes that share some people."""
+    first = 1 if input_.name == "left" else 6 - SHARED_PEOPLE
     rows = [(f"{input_.name}{n}", bytes([n]) * 8) for n in range(first, first + 5)]
     return spark.createDataFrame(rows, "id string, clk binary")
 
 
-@pytest.mark.timeout(900)  # eight stages are started twice, on a machine that may be busy
+@pytest.mark.timeout(900)  # eight stages are started twice, perhaps on a busy machine
 async def test_a_linkage_is_cancelled_in_each_stage(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each stage is paused at its start, until its run has seen the cancellation."""
-    start, held, started = Control.start, {*STAGES}, Queue[str]()
-    written = ClassStandIn()
+    start, unpaused, started = Control.start, {*STAGES}, Queue[str]()
+    target = ClassStandIn()
 
     def hold(control: Control, name: str) -> None:
         start(control, name)
-        if name in held:
-            held.remove(name)
+        if name in unpaused:
+            unpaused.remove(name)
             started.put(name)
             assert control.wait_for_cancel(120)
 
     monkeypatch.setattr(Control, "start", hold)
     monkeypatch.setattr(worker, "RUN_HEARTBEAT_S", 0.2)
     run = await office.submit(JOB)
-    async with office.worker(encoded, written):
+    async with office.worker(encoded, target):
         for stage in STAGES:
             assert await asyncio.to_thread(started.get, timeout=120) == stage
             await office.runs.cancel("club", run)
@@ -59,10 +59,10 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             assert not {"result", "rows"} & {*ended.outcome}, stage
             states = {stage["name"]: stage["state"] for stage in ended.progress["stages"]}
             assert states[stage] == "running", states
-            assert written.rows == []
+            assert target.rows == []
             await office.runs.resume("club", run)
         done = await office.ended(run)
     assert (done.state, done.attempt) == ("done", len(STAGES) + 1)
     links = {(row["left"], row["right"]) for row in office.rows(done)}
-    assert links == {(f"left{n}", f"right{n}") for n in range(6 - SAME, 6)}
-    assert written.rows == office.rows(done)
+    assert links == {(f"left{n}", f"right{n}") for n in range(6 - SHARED_PEOPLE, 6)}
+    assert target.rows == office.rows(done)

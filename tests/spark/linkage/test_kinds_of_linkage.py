@@ -1,4 +1,4 @@
-"""Both kinds of linkage keep to what every kind must keep to."""
+"""Both kinds of linkage pass the conformance checks of job kinds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.runner.conformance import (
 
 
 def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Write rows as CSV; return the source that names them."""
+    """Write rows as CSV; return them as a source."""
     rows = list(rows)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
@@ -40,8 +40,8 @@ def private(scratch: Path) -> SampleJob:
         "left": table(scratch / "left.csv", encoded("l", 0)),
         "right": table(scratch / "right.csv", encoded("r", 0b101)),
     }
-    given = {"threshold": "2/3", "filters": ["length", "prefix"], "top_k": 2, "one_to_one": True}
-    return SampleJob("linkage.private", {**parties, **given}, ordered=True)
+    options = {"threshold": "2/3", "filters": ["length", "prefix"], "top_k": 2, "one_to_one": True}
+    return SampleJob("linkage.private", {**parties, **options}, ordered=True)
 
 
 def open_(scratch: Path) -> SampleJob:
@@ -81,7 +81,7 @@ def test_their_specifications(sample: SampleJob) -> None:
     check_hostile_specs(sample)
 
 
-@pytest.mark.large  # thirty stages are carried out; the example of a kind is tried each time
+@pytest.mark.large  # thirty stages are executed, with a kind's example each time
 @pytest.mark.timeout(900)
 def test_both_kinds_are_interrupted_and_resumed(
     sample: SampleJob, spark: SparkSession, tmp_path: Path

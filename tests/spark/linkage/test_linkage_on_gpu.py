@@ -1,6 +1,6 @@
-"""Private linkage with a GPU and cores: the comparison gives the same result as without a GPU.
+"""Private linkage on a GPU and cores gives the same result as on cores alone.
 
-The GPU is Numba's simulator of one, in the processes of Python that compare.
+The GPU is Numba's simulator, in the Python processes that compare.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ PARTIES = {name: {"file": f"{name}.csv"} for name in "abc"}
 SIMULATED, NO_DEVICE = "NUMBA_ENABLE_CUDASIM", "NUMBA_DISABLE_CUDA"
 
 
-def spec(**given: Any) -> PrivateSpec:
-    return KIND.specification.parse({"parties": PARTIES, "threshold": "2/3", **given})
+def spec(**members: Any) -> PrivateSpec:
+    return KIND.specification.parse({"parties": PARTIES, "threshold": "2/3", **members})
 
 
 @pytest.fixture
 def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleContext:
-    """Three owners, so that a block is the left one of some pairs and the right one of others.
+    """Three owners, so a block is on the left of some pairs and on the right of others.
 
-    They make two waves.
+    They take two waves.
     """
     monkeypatch.setattr(comparing, "BLOCK", 32)
     monkeypatch.setattr(comparing, "TASKS_AT_ONCE", 2)
     monkeypatch.setattr(comparing, "TIMES_ON_GPU", 1)
     monkeypatch.setattr(comparing, "slots_of", lambda _: 2)
-    inputs = {n: frame(spark, of) for n, of in zip("abc", (LEFT, RIGHT, THIRD), strict=True)}
+    inputs = {n: frame(spark, rows) for n, rows in zip("abc", (LEFT, RIGHT, THIRD), strict=True)}
     return SampleContext(spark, tmp_path, inputs)
 
 
@@ -60,35 +60,35 @@ def gpu(spark: SparkSession) -> Iterator[None]:
 
 
 def compared(
-    context: SampleContext, of: PrivateSpec
+    context: SampleContext, specification: PrivateSpec
 ) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
-    """The matches, and what was counted of them, by the stage alone."""
+    """Return the matches and counters of the comparison stage alone."""
     context.counters = Counter()
-    scored = KIND.stages(of)[2].run(context)
+    scored = KIND.stages(specification)[2].run(context)
     assert scored is not None
     return sorted(tuple(row) for row in scored.collect()), context.counters
 
 
 @pytest.fixture
 def waves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tasks each wave had that went to one process."""
-    batches, together = list[int](), comparing.compare_in_one_process
+    """The number of tasks in each wave that one process executed."""
+    batches, compare = list[int](), comparing.compare_in_one_process
 
-    def watched(blocks: DataFrame, tasks: Sequence[Task], *rest: Any) -> Any:
+    def record(blocks: DataFrame, tasks: Sequence[Task], *rest: Any) -> Any:
         batches.append(len(tasks))
-        return together(blocks, tasks, *rest)
+        return compare(blocks, tasks, *rest)
 
-    monkeypatch.setattr(comparing, "compare_in_one_process", watched)
+    monkeypatch.setattr(comparing, "compare_in_one_process", record)
     return batches
 
 
-def found(links: list[Link]) -> set[tuple[int, str, int, str, float]]:
-    return {("abc".index(a), one, "abc".index(b), other, s) for a, one, b, other, s in links}
+def indexed(links: list[Link]) -> set[tuple[int, str, int, str, float]]:
+    return {("abc".index(a), left, "abc".index(b), right, s) for a, left, b, right, s in links}
 
 
-@pytest.mark.large  # a minute; the kernel itself is tested in the simulator, too
+@pytest.mark.large  # a minute; other tests run the kernel itself in the simulator
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.timeout(600)  # half a dozen stages, on a machine that may be busy
+@pytest.mark.timeout(600)  # half a dozen stages, perhaps on a busy machine
 def test_results_are_the_same_with_and_without_a_gpu(
     context: SampleContext, waves: list[int]
 ) -> None:
@@ -103,18 +103,18 @@ def test_results_are_the_same_with_and_without_a_gpu(
     environment[SIMULATED] = "1"
     context.spark.conf.set(ON_GPU, "always")
     assert compared(context, spec(top_k=2))[0] == best
-    rows, counted = compared(context, spec())
-    expected = found(brute(Fraction(2, 3), a=LEFT, b=RIGHT, c=THIRD))
+    rows, counters = compared(context, spec())
+    expected = indexed(brute(Fraction(2, 3), a=LEFT, b=RIGHT, c=THIRD))
     assert {(*row[:4], row[4] / row[5]) for row in rows} == expected
-    assert len(rows) == len(expected) == counted["matches"]
-    assert 0 < counted["on_gpu"] <= counted["pairs"]
+    assert len(rows) == len(expected) == counters["matches"]
+    assert 0 < counters["on_gpu"] <= counters["pairs"]
 
     assert len(waves) > 2
 
     waves.clear()
-    environment |= {SIMULATED: "0", NO_DEVICE: "1"}  # it is lost: cores do all
-    again, without = compared(context, spec())
-    assert again == rows
-    assert without["after_length"] == counted["after_length"]
-    assert without["on_gpu"] == 0
+    environment |= {SIMULATED: "0", NO_DEVICE: "1"}  # the GPU is lost: cores do everything
+    repeated, without_gpu = compared(context, spec())
+    assert repeated == rows
+    assert without_gpu["after_length"] == counters["after_length"]
+    assert without_gpu["on_gpu"] == 0
     assert len(waves) == 1

@@ -1,4 +1,4 @@
-"""The commands of docs/linkage.md, "Over HTTP": two classes in different stores are linked."""
+"""The commands of docs/linkage.md, "Over HTTP", link two classes in different stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THEIRS = [("t1", "Grace", "Hopper", "1906-12-09"), ("t2", "Alan", "Turing", "191
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A working directory: two tables and keys; a short path."""
+    """A working directory with two tables and keys, and a short path."""
     with tempfile.TemporaryDirectory(prefix="portolan-") as name:
         path = Path(name).resolve()
         for table, rows in (("ours.csv", OURS), ("theirs.csv", THEIRS)):
@@ -39,11 +39,11 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 async def service(folder: Path) -> AsyncIterator[Service]:
-    """`portolan serve --embedded`, and a worker that has joined it."""
+    """`portolan serve --embedded`, and a worker."""
     directory = folder / "study"
-    joining = ("--embedded", "--data-dir", str(directory))
+    arguments = ("--embedded", "--data-dir", str(directory))
     async with Service.embedded(directory).running() as running:
-        worker = WorkerProcess({"PORTOLAN_SPARK": "local[2,4]"}, joining)
+        worker = WorkerProcess({"PORTOLAN_SPARK": "local[2,4]"}, arguments)
         await worker.start()
         try:
             yield running
@@ -51,12 +51,12 @@ async def service(folder: Path) -> AsyncIterator[Service]:
             await worker.kill()
 
 
-@pytest.mark.large  # a service, a worker and their stores, for minutes
-@pytest.mark.timeout(900)  # a service and Spark start, on a machine that may be busy
+@pytest.mark.large  # minutes: a service, a worker and their stores
+@pytest.mark.timeout(900)  # a service and Spark start, perhaps on a busy machine
 async def test_the_commands_of_the_page_link_two_classes(service: Service, folder: Path) -> None:
     (commands,) = re.findall(r"## Over HTTP.*?```sh\n(.*?)```", PAGE, re.DOTALL)
-    for printed, here in (("8080", service.data), ("8081", service.admin)):
-        commands = commands.replace(f"http://127.0.0.1:{printed}", here)
+    for printed, actual in (("8080", service.data), ("8081", service.admin)):
+        commands = commands.replace(f"http://127.0.0.1:{printed}", actual)
     port = str(urlsplit(service.data).port)
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
     shell = await asyncio.create_subprocess_exec(
@@ -73,7 +73,7 @@ async def test_the_commands_of_the_page_link_two_classes(service: Service, folde
         '"left","o2","right","t2",1',
     ]
     async with Connection(service.admin) as admin:
-        answer = await admin.request("GET", "/admin/v1/schemas/study")
-        placed = answer.json()["placements"]
-    assert placed["ours.clk"]["system"] == "redis"
-    assert placed["theirs.clk"]["system"] == "postgres"
+        reply = await admin.request("GET", "/admin/v1/schemas/study")
+        placements = reply.json()["placements"]
+    assert placements["ours.clk"]["system"] == "redis"
+    assert placements["theirs.clk"]["system"] == "postgres"

@@ -1,4 +1,4 @@
-"""Names of clusters on Spark: the same as in the process of the worker."""
+"""Names of clusters: Spark gives the same ones as the worker's process."""
 
 from __future__ import annotations
 
@@ -21,29 +21,33 @@ NAMES = (
 
 @pytest.mark.parametrize("known", [KNOWN, {}])
 def test_names_are_those_of_the_local_engine(spark: SparkSession, known: dict[str, object]) -> None:
-    """Records of two tables: new ones are alone, those of known clusters with others."""
+    """Records of two tables: new ones alone, and those of known clusters in groups."""
     spec = OpenSpec.parse({"inputs": INPUTS, "zero_config": True, **known})
     ids = [*IDS, *(f"k{n}" for n in range(2 * len(NAMES)))]
-    had = [*(None for _ in IDS), *NAMES, *NAMES]
-    rows = [(source, id_, one) for source in range(2) for id_, one in zip(ids, had, strict=True)]
+    previous = [*(None for _ in IDS), *NAMES, *NAMES]
+    rows = [
+        (source, id_, cluster)
+        for source in range(2)
+        for id_, cluster in zip(ids, previous, strict=True)
+    ]
     records = pa.table(
         {
             "row": pa.array(range(len(rows)), pa.int64()),
             "source": pa.array([source for source, _, _ in rows], pa.int32()),
             "id": pa.array([id_ for _, id_, _ in rows], pa.string()),
-            "known": pa.array([one for _, _, one in rows], pa.string()),
+            "known": pa.array([cluster for _, _, cluster in rows], pa.string()),
             "truth": pa.nulls(len(rows), pa.string()),
         }
     )
-    linked = [at for at, (_, _, one) in enumerate(rows) if one is not None]
-    roots = pa.table({"row": linked, "root": [at - at % 3 for at in linked]})
-    here = local.name_clusters(records, roots, spec)
-    there = on_spark.name_clusters(
+    linked = [row for row, (_, _, cluster) in enumerate(rows) if cluster is not None]
+    roots = pa.table({"row": linked, "root": [row - row % 3 for row in linked]})
+    local_names = local.name_clusters(records, roots, spec)
+    spark_names = on_spark.name_clusters(
         spark.createDataFrame(records), spark.createDataFrame(roots), spec
     ).toArrow()
-    names, others = (
+    local_by_row, spark_by_row = (
         dict(zip(table["row"].to_pylist(), table["cluster"].to_pylist(), strict=True))
-        for table in (here, there)
+        for table in (local_names, spark_names)
     )
-    assert names == others
-    assert ("people~4/2" in names.values()) is bool(known)
+    assert local_by_row == spark_by_row
+    assert ("people~4/2" in local_by_row.values()) is bool(known)

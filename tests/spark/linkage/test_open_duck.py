@@ -1,4 +1,4 @@
-"""DuckDB in the process of a worker: it is closed, and it stops when it has to."""
+"""DuckDB in a worker's process: no access to files and network, and it can be interrupted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CancelledContext:
             raise RunCancelled
 
 
-def test_a_query_under_way_is_stopped() -> None:
+def test_a_running_query_is_interrupted() -> None:
     context: Any = CancelledContext()
     ended: list[str] = []
 
@@ -77,25 +77,28 @@ def test_duckdb_has_no_access_to_files_and_network(query: str) -> None:
     ids=lambda level: level.name,
 )
 def test_duckdb_measures_equal_those_of_our_kernels(level: AgreementLevel) -> None:
-    """On many short strings that begin alike; DuckDB's own Jaro-Winkler differs up to 0.82."""
+    """Many short strings with common prefixes; DuckDB's own Jaro-Winkler differs up to 0.82."""
     random, count = Random(3), 20_000
     left = ["".join(random.choices("abc ", k=random.randint(1, 8))) for _ in range(count)]
-    left = [" ".join(one.split()) or "a" for one in left]
-    ends = ("".join(random.choices("abcd", k=random.randint(1, 5))) for _ in range(count))
-    prefixes = (one[: random.randint(0, 5)] for one in left)
-    right = [" ".join((one + end).split()) for one, end in zip(prefixes, ends, strict=True)]
+    left = [" ".join(text.split()) or "a" for text in left]
+    suffixes = ("".join(random.choices("abcd", k=random.randint(1, 5))) for _ in range(count))
+    prefixes = (text[: random.randint(0, 5)] for text in left)
+    right = [
+        " ".join((prefix + suffix).split())
+        for prefix, suffix in zip(prefixes, suffixes, strict=True)
+    ]
     columns, i = Columns(pa.table({"c0": left + right})), np.arange(count)
     ours = (
         vectors([FieldComparison(columns=("name",), levels=(level,))], columns, i, i + count)[:, 0]
         == 1
     )
-    dialect = DuckDBDialect()  # type: ignore[no-untyped-call]  # Splink types it not at all
+    dialect = DuckDBDialect()  # type: ignore[no-untyped-call]  # Splink has no types for it
     condition = level_of(0, level).create_sql(dialect)
     selected = ", ".join(
         f"c0_{side}, list_distinct(string_split(c0_{side}, ' ')) AS w0_{side}" for side in "lr"
     )
     with in_memory_database() as duck:
         duck.register("pairs", pa.table({"c0_l": left, "c0_r": right}))
-        found = duck.sql(f"SELECT {condition} FROM (SELECT {selected} FROM pairs)").fetchall()
+        rows = duck.sql(f"SELECT {condition} FROM (SELECT {selected} FROM pairs)").fetchall()
     assert ours.any()
-    assert [row[0] for row in found] == ours.tolist()
+    assert [row[0] for row in rows] == ours.tolist()

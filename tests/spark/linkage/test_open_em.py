@@ -1,4 +1,4 @@
-"""The model: estimated as by a plain computation, and recovered where it is known."""
+"""The model: its estimate equals a plain computation's, and recovers known parameters."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ U = ([0, 0.02, 0.08, 0.9], [0, 0.05, 0.95], [0, 0.2, 0.8])
 SIZES = [4, 3, 3]
 
 
-def drawn(pairs: float, share: float, rules: int = 0) -> Patterns:
-    """Expected counts of all patterns, by the definition of the model."""
+def expected_patterns(pairs: float, share: float, rules: int = 0) -> Patterns:
+    """Return the expected counts of all patterns, by the model's definition."""
     levels = np.array(list(product(*(range(1, size) for size in SIZES))), np.int8)
     counts = [
         share * np.prod([M[k][level] for k, level in enumerate(row)])
@@ -38,18 +38,18 @@ def drawn(pairs: float, share: float, rules: int = 0) -> Patterns:
 
 
 def test_the_parameters_that_generated_the_patterns_are_recovered() -> None:
-    blocked = drawn(1e6, 0.3, rules=1)
-    found = estimate(drawn(1e7, 1e-6), blocked, [frozenset()], SIZES, 1e9)
+    blocked = expected_patterns(1e6, 0.3, rules=1)
+    estimated = estimate(expected_patterns(1e7, 1e-6), blocked, [frozenset()], SIZES, 1e9)
     for k in range(3):
-        assert found.m[k] == pytest.approx(M[k], abs=0.01)
-        assert found.u[k] == pytest.approx(U[k], abs=0.002)
-    assert found.share == pytest.approx(0.3e6 / 1e9, rel=0.1)
+        assert estimated.m[k] == pytest.approx(M[k], abs=0.01)
+        assert estimated.u[k] == pytest.approx(U[k], abs=0.002)
+    assert estimated.share == pytest.approx(0.3e6 / 1e9, rel=0.1)
 
 
 def test_matches_among_random_pairs_do_not_spoil_u() -> None:
-    blocked = drawn(1e6, 0.3, rules=1)
-    found = estimate(drawn(1e6, 0.01), blocked, [frozenset()], SIZES, 3e7)
-    assert found.u[0][1] == pytest.approx(U[0][1], abs=0.002)
+    blocked = expected_patterns(1e6, 0.3, rules=1)
+    estimated = estimate(expected_patterns(1e6, 0.01), blocked, [frozenset()], SIZES, 3e7)
+    assert estimated.u[0][1] == pytest.approx(U[0][1], abs=0.002)
 
 
 def plain_session(patterns: Patterns, u: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
@@ -61,41 +61,41 @@ def plain_session(patterns: Patterns, u: list[np.ndarray]) -> tuple[list[np.ndar
         weights = []
         for row, count in zip(patterns.levels, patterns.counts, strict=True):
             match = share * float(np.prod([m[k][level] for k, level in enumerate(row)]))
-            other = (1 - share) * float(np.prod([u[k][level] for k, level in enumerate(row)]))
-            weights.append(count * match / (match + other))
+            nonmatch = (1 - share) * float(np.prod([u[k][level] for k, level in enumerate(row)]))
+            weights.append(count * match / (match + nonmatch))
         share = sum(weights) / patterns.counts.sum()
         for k, size in enumerate(SIZES):
-            seen = np.full(size, 0.5)
+            totals = np.full(size, 0.5)
             for row, weight in zip(patterns.levels, weights, strict=True):
-                seen[row[k]] += weight
-            seen[0] = 0
-            m[k] = seen / seen.sum()
+                totals[row[k]] += weight
+            totals[0] = 0
+            m[k] = totals / totals.sum()
     return m, share
 
 
-def test_a_session_is_what_a_plain_computation_gives() -> None:
-    patterns = drawn(10_000, 0.2)
-    u = [np.array(one) for one in U]
+def test_a_session_equals_a_plain_computation() -> None:
+    patterns = expected_patterns(10_000, 0.2)
+    u = [np.array(probabilities) for probabilities in U]
     guess = [np.array([0, 0.6, 0.3, 0.1]), np.array([0, 0.9, 0.1]), np.array([0, 0.9, 0.1])]
-    found = session(patterns, guess, u, frozenset())
+    result = session(patterns, guess, u, frozenset())
     m, share = plain_session(patterns, u)
     for k in range(3):
-        assert found.m[k] == pytest.approx(m[k], abs=2e-3)
-    assert found.matches == pytest.approx(share * 10_000, rel=0.02)
+        assert result.m[k] == pytest.approx(m[k], abs=2e-3)
+    assert result.matches == pytest.approx(share * 10_000, rel=0.02)
 
 
 def test_a_blocking_rule_does_not_estimate_its_own_comparison() -> None:
-    guess = [np.array(one, float) for one in M]
-    found = session(drawn(1e4, 0.2), guess, guess, frozenset({1}))
-    assert found.m[1] is None
-    assert found.m[0] is not None
+    guess = [np.array(probabilities, float) for probabilities in M]
+    result = session(expected_patterns(1e4, 0.2), guess, guess, frozenset({1}))
+    assert result.m[1] is None
+    assert result.m[0] is not None
 
 
 MODEL = Model(
     COMPARISONS,
     Estimate(
-        m=tuple(np.array(one, float) for one in M),
-        u=tuple(np.array(one, float) for one in U),
+        m=tuple(np.array(probabilities, float) for probabilities in M),
+        u=tuple(np.array(probabilities, float) for probabilities in U),
         share=0.001,
     ),
 )
@@ -110,15 +110,15 @@ def test_bits_are_the_sum_of_their_reasons() -> None:
 
 def test_a_pair_is_explained_in_words() -> None:
     pattern = (1 * 3 + 0) * 3 + 2
-    words = MODEL.explanation(pattern)
-    assert "a (exact) speaks for a match by 5.3 bits." in words
-    assert "b is missing and says nothing." in words
-    assert "c (else) speaks against a match by 1.4 bits." in words
+    explanation = MODEL.explanation(pattern)
+    assert "a (exact) speaks for a match by 5.3 bits." in explanation
+    assert "b is missing and says nothing." in explanation
+    assert "c (else) speaks against a match by 1.4 bits." in explanation
 
 
 def test_a_model_survives_encoding_as_json() -> None:
-    again = Model.of_json(MODEL.to_json(), COMPARISONS)
-    assert again.to_json() == MODEL.to_json()
+    decoded = Model.of_json(MODEL.to_json(), COMPARISONS)
+    assert decoded.to_json() == MODEL.to_json()
 
 
 @pytest.mark.parametrize(

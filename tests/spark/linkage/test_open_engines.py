@@ -1,4 +1,4 @@
-"""Open linkage by Splink in this process: the same results as on Spark, or a refusal."""
+"""Open linkage by Splink in this process: Spark's results, or a refusal."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 from tests.spark.stage_context import FolderContext, frame
 
-pytestmark = pytest.mark.timeout(900)  # whole runs, on a machine that may be busy
+pytestmark = pytest.mark.timeout(900)  # whole runs, perhaps on a busy machine
 LARGE = pytest.mark.large  # whole runs of both engines, a minute and more
 
 Row = dict[str, Any]
 
 PEOPLE: list[Row] = list(people(150, 2, seed=5))
 FILE = {"file": "people.csv"}
-BAR = 0.97
+MIN_F1 = 0.97
 SQL = "name\"'); DROP TABLE t0; --"
-GIVEN: dict[str, Any] = {
+DOCUMENT: dict[str, Any] = {
     "inputs": {"people": FILE},
     "blocking": [
         ["phone"],
@@ -57,7 +57,7 @@ GIVEN: dict[str, Any] = {
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenSpec.parse({**GIVEN, **changes})
+    return OpenSpec.parse({**DOCUMENT, **changes})
 
 
 def execute_all(
@@ -92,9 +92,9 @@ def compared(context: FolderContext) -> set[tuple[Any, ...]]:
 def together(context: FolderContext) -> set[tuple[str, str]]:
     cluster = {row["id"]: row["cluster"] for row in context.rows("clusters")}
     return {
-        (one, other)
-        for one, other in combinations(sorted(cluster), 2)
-        if cluster[one] == cluster[other]
+        (left, right)
+        for left, right in combinations(sorted(cluster), 2)
+        if cluster[left] == cluster[right]
     }
 
 
@@ -111,22 +111,22 @@ def test_both_engines_reach_the_same_quality(
 ) -> None:
     """F1 against the labelled data, and of one engine against the other."""
     for context in (by_spark, by_splink):
-        assert context.reports["evaluation"]["pairwise"]["f1"] >= BAR
-    one, other = together(by_spark), together(by_splink)
-    assert 2 * len(one & other) / (len(one) + len(other)) >= BAR
+        assert context.reports["evaluation"]["pairwise"]["f1"] >= MIN_F1
+    spark_pairs, splink_pairs = together(by_spark), together(by_splink)
+    assert 2 * len(spark_pairs & splink_pairs) / (len(spark_pairs) + len(splink_pairs)) >= MIN_F1
 
 
 @LARGE
-def test_a_score_is_the_one_that_splink_gives(by_splink: FolderContext) -> None:
-    """Splink, given the model of the run, weighs every pair as the run did."""
+def test_a_score_equals_that_of_splink(by_splink: FolderContext) -> None:
+    """With the run's model, Splink gives every pair the run's weight."""
     spec, context = parsed(), cast("StageContext", by_splink)
     model = Model.of_json(by_splink.reports["model"], spec.comparisons)
     document = settings(spec).create_settings_dict("duckdb")
     document["probability_two_random_records_match"] = model.estimate.share
     for k, comparison in enumerate(document["comparisons"]):
-        for at, level in enumerate(comparison["comparison_levels"][1:], start=1):
-            level["m_probability"] = model.estimate.m[k][at]
-            level["u_probability"] = model.estimate.u[k][at]
+        for index, level in enumerate(comparison["comparison_levels"][1:], start=1):
+            level["m_probability"] = model.estimate.m[k][index]
+            level["u_probability"] = model.estimate.u[k][index]
     with in_memory_database() as duck:
         names = load_records(spec, context).create_tables(duck)
         linker = Linker(names, document, splink_api(duck), set_up_basic_logging=False)
@@ -136,24 +136,24 @@ def test_a_score_is_the_one_that_splink_gives(by_splink: FolderContext) -> None:
     bits = model.pattern_bits(np.array([row["pattern"] for row in rows]))
     assert len(weights) == len(rows)
     for row, base in zip(rows, bits, strict=True):
-        theirs = weights[frozenset((row["l"], row["r"]))]["match_weight"]
-        assert base + row["rarity"] == pytest.approx(theirs, abs=1e-6)
+        weight = weights[frozenset((row["l"], row["r"]))]["match_weight"]
+        assert base + row["rarity"] == pytest.approx(weight, abs=1e-6)
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
-    """Two tables, some records known, with letters of several bytes and a name that is SQL."""
+    """Two tables with known records, multi-byte letters and a column name that is SQL."""
     rows: dict[str, list[Row]] = {"left": [], "right": []}
-    for at, person in enumerate(PEOPLE[:120]):
+    for n, person in enumerate(PEOPLE[:120]):
         name = (person["given_name"] or "").replace("o", "ł").replace("a", "я") or None
         row = {"id": person["id"], SQL: name, "surname": person["surname"]}
-        rows["left" if at % 2 else "right"].append(row)
+        rows["left" if n % 2 else "right"].append(row)
     known = [
         {"id": row["id"], "cluster": "old", "source": source, "record": row["id"]}
         for source in rows
         for row in rows[source][:10]
     ]
-    inputs = {name: frame(spark, own) for name, own in {**rows, "known": known}.items()}
+    inputs = {name: frame(spark, table) for name, table in {**rows, "known": known}.items()}
     return FolderContext(spark, tmp_path_factory.mktemp("tables"), inputs)
 
 
@@ -181,31 +181,31 @@ def test_both_engines_support_tables_known_clusters_and_any_letters(
         ],
     )
     tables.execute(spec, until="compare")
-    found = in_process(spec, cast("StageContext", tables)).collect()
+    compared_rows = in_process(spec, cast("StageContext", tables)).collect()
     columns = ("l", "r", "pattern", "rarity")
-    assert {tuple(row[name] for name in columns) for row in found} == {
+    assert {tuple(row[name] for name in columns) for row in compared_rows} == {
         tuple(row[name] for name in columns) for row in tables.rows("compare")
     }
-    assert len(found) == tables.output("compare").count() > 0
+    assert len(compared_rows) == tables.output("compare").count() > 0
 
 
-def test_what_splink_does_not_support_is_refused(
+def test_inputs_that_splink_does_not_support_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
-    written: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": many}]
+    characters = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
+    too_many_characters: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": characters}]
     spec = parsed(engine="splink")
 
-    def says(rows: Sequence[Row], reason: str) -> None:
+    def check_refused(rows: Sequence[Row], reason: str) -> None:
         context = FolderContext(spark, tmp_path, {"people": frame(spark, rows)})
         with pytest.raises(InputUnfit, match=f"^/engine: .*{reason}"):
             context.forecast(spec)
 
-    says(written, "characters beyond a to z")
+    check_refused(too_many_characters, "characters beyond a to z")
     monkeypatch.setattr(choosing, "IN_PROCESS_PAIRS", -1)
-    says(PEOPLE[:3], "one process is given -1")
+    check_refused(PEOPLE[:3], "one process is given -1")
     monkeypatch.setattr(choosing, "find_spec", lambda _: None)
-    says(PEOPLE[:3], r'pip install "portolan\[linkage\]"')
+    check_refused(PEOPLE[:3], r'pip install "portolan\[linkage\]"')
 
 
 def test_a_single_record_is_processed_by_splink_and_forms_its_cluster(

@@ -1,4 +1,4 @@
-"""Kernels of open linkage against what they are defined by."""
+"""Kernels of open linkage against their definitions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EDGES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=30)
 
 def similarity(kernel: object, left: str, right: str) -> float:
     column = Text.of(pa.array([left, right]))
-    at = np.array([0]), np.array([1])
-    return float(kernel(column, column, *at)[0])  # type: ignore[operator]  # one of the four
+    indices = np.array([0]), np.array([1])
+    return float(kernel(column, column, *indices)[0])  # type: ignore[operator]  # one of the four
 
 
 def distance(left: str, right: str) -> int:
-    """Restricted Damerau-Levenshtein by its definition."""
+    """Return the restricted Damerau-Levenshtein distance, by its definition."""
     rows = {(x, 0): x for x in range(len(left) + 1)} | {(0, y): y for y in range(len(right) + 1)}
     for x in range(1, len(left) + 1):
         for y in range(1, len(right) + 1):
@@ -42,7 +42,7 @@ def distance(left: str, right: str) -> int:
 
 
 @given(WORDS, WORDS)
-def test_strings_are_as_far_apart_as_defined(left: str, right: str) -> None:
+def test_similarities_of_strings_are_as_defined(left: str, right: str) -> None:
     assert similarity(levenshtein, left, right) == distance(left, right)
     assert similarity(equal, left, right) == (left == right)
     a, b = {*left.split(" ")} - {""}, {*right.split(" ")} - {""}
@@ -67,7 +67,7 @@ def test_jaro_winkler_is_as_published(left: str, right: str, expected: float) ->
     assert similarity(jaro_winkler, right, left) == pytest.approx(expected, abs=5e-5)
 
 
-def test_slices_and_nulls_of_arrow_are_read_right() -> None:
+def test_slices_and_nulls_of_arrow_are_read_correctly() -> None:
     text = Text.of(pa.array(["away", "été", None, "ab"])[1:])
     assert text.valid.tolist() == [True, False, True]
     assert text.starts.tolist() == [0, 3, 3, 5]
@@ -75,7 +75,7 @@ def test_slices_and_nulls_of_arrow_are_read_right() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 4), min_size=2, max_size=2), max_size=6))
-def test_patterns_are_numbers_and_back(rows: list[list[int]]) -> None:
+def test_patterns_are_encoded_as_numbers_and_decoded(rows: list[list[int]]) -> None:
     comparisons = [
         FieldComparison(columns=(name,), levels=(AgreementLevel(exact=True),) * 3) for name in "ab"
     ]
@@ -93,39 +93,39 @@ KEYS = st.lists(
 
 
 @given(KEYS, st.booleans())
-def test_blocks_give_each_pair_once_and_none_is_missed(
+def test_blocks_give_each_pair_exactly_once(
     records: list[tuple[int, int, int, int, bool]], within: bool
 ) -> None:
     ordered = sorted(
-        (rule, record[rule], at)
-        for at, record in enumerate(records)
+        (rule, record[rule], row)
+        for row, record in enumerate(records)
         for rule in range(3)
         if record[rule]
     )
-    order = [at for _, _, at in ordered]
-    found: dict[tuple[int, int], int] = {}
+    order = [row for _, _, row in ordered]
+    pairs: dict[tuple[int, int], int] = {}
     blocked = BlockedRecords(
         rule=np.array([rule for rule, _, _ in ordered], np.int8),
-        keys=np.array([records[at][:3] for at in order], np.int64).reshape(-1, 3),
-        source=np.array([records[at][3] for at in order], np.int16),
-        known=np.array([records[at][4] for at in order], np.bool_),
+        keys=np.array([records[row][:3] for row in order], np.int64).reshape(-1, 3),
+        source=np.array([records[row][3] for row in order], np.int16),
+        known=np.array([records[row][4] for row in order], np.bool_),
         within=within,
     )
     for batch in candidates(blocked):
         for i, j, rules in zip(batch.i, batch.j, batch.rules, strict=True):
             pair = (min(order[i], order[j]), max(order[i], order[j]))
-            assert pair not in found
-            found[pair] = int(rules)
+            assert pair not in pairs
+            pairs[pair] = int(rules)
     expected = {}
     for i, j in combinations(range(len(records)), 2):
         a, b = records[i], records[j]
         rules = sum(1 << rule for rule in range(3) if a[rule] and a[rule] == b[rule])
         if rules and (within or a[3] != b[3]) and not (a[4] and b[4]):
             expected[i, j] = rules
-    assert found == expected
+    assert pairs == expected
 
 
-def test_a_block_beyond_the_buffer_is_whole() -> None:
+def test_a_block_beyond_the_buffer_is_complete() -> None:
     count = 1_200
     blocked = BlockedRecords(
         np.zeros(count, np.int8), np.ones((count, 1), np.int64), np.zeros(count, np.int16),
@@ -138,7 +138,7 @@ def test_a_block_beyond_the_buffer_is_whole() -> None:
 
 
 def union_find(edges: list[tuple[int, int]]) -> dict[int, int]:
-    """The least node of each node's component, plainly."""
+    """Return the smallest node of each node's component, naively."""
     label = {node: node for edge in edges for node in edge}
     for _ in label:
         for a, b in edges:
@@ -150,13 +150,13 @@ def union_find(edges: list[tuple[int, int]]) -> dict[int, int]:
 def test_spanning_forests_of_partitions_have_the_same_components(
     edges: list[tuple[int, int]], partitions: int
 ) -> None:
-    kept = []
+    forest_edges = []
     for partition in range(partitions):
-        some = np.array(edges[partition::partitions], np.int64).reshape(-1, 2)
-        chosen = spanning(some[:, 0], some[:, 1])
-        assert len(chosen) < max(1, len({*some.ravel().tolist()}))
-        kept += some[chosen].tolist()
-    forest = np.array(kept, np.int64).reshape(-1, 2)
+        part = np.array(edges[partition::partitions], np.int64).reshape(-1, 2)
+        chosen = spanning(part[:, 0], part[:, 1])
+        assert len(chosen) < max(1, len({*part.ravel().tolist()}))
+        forest_edges += part[chosen].tolist()
+    forest = np.array(forest_edges, np.int64).reshape(-1, 2)
     rows, labels = components(forest[:, 0], forest[:, 1])
     expected = union_find([edge for edge in edges if edge[0] != edge[1]])
     assert dict(zip(rows.tolist(), labels.tolist(), strict=True)) == expected
@@ -165,35 +165,35 @@ def test_spanning_forests_of_partitions_have_the_same_components(
 def links(pairs: list[tuple[int, int, float]], sources: dict[int, int] | None = None) -> Links:
     source = sources or {}
     left, right, bits = (np.array(side) for side in zip(*pairs, strict=True))
-    of = [np.array([source.get(int(row), 0) for row in side]) for side in (left, right)]
-    return Links(left, right, bits.astype(float), of[0], of[1])
+    sides = [np.array([source.get(int(row), 0) for row in side]) for side in (left, right)]
+    return Links(left, right, bits.astype(float), sides[0], sides[1])
 
 
-def clusters(found: tuple[np.ndarray, np.ndarray]) -> set[frozenset[int]]:
-    rows, roots = found
+def clusters(refined: tuple[np.ndarray, np.ndarray]) -> set[frozenset[int]]:
+    rows, roots = refined
     return {frozenset(rows[roots == root].tolist()) for root in np.unique(roots)}
 
 
 def test_one_wrong_link_does_not_join_two_clusters() -> None:
     inside = [(a, b, 9.0) for group in ((1, 2, 3), (4, 5, 6)) for a, b in combinations(group, 2)]
     across = [(3, 4, 5.0), (2, 4, -8.0), (2, 5, -8.0)]
-    found = refine_components(links([*inside, *across]), Clustering.AVERAGE, 3.0)
-    assert clusters(found) == {frozenset({1, 2, 3}), frozenset({4, 5, 6})}
+    refined = refine_components(links([*inside, *across]), Clustering.AVERAGE, 3.0)
+    assert clusters(refined) == {frozenset({1, 2, 3}), frozenset({4, 5, 6})}
 
 
 def test_known_clusters_stay_despite_contrary_evidence() -> None:
     pairs = [(1, 2, CERTAIN), (2, 3, 6.0), (1, 3, -20.0)]
     assert frozenset({1, 2}) in clusters(refine_components(links(pairs), Clustering.AVERAGE, 3.0))
     sources = {1: 0, 2: 0, 3: 0}
-    found = clusters(refine_components(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
-    assert found == {frozenset({1, 2}), frozenset({3})}
+    refined = clusters(refine_components(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
+    assert refined == {frozenset({1, 2}), frozenset({3})}
 
 
-def test_the_best_of_each_table_are_linked() -> None:
+def test_the_best_records_of_each_table_are_linked() -> None:
     pairs = [(1, 11, 9.0), (1, 12, 8.0), (2, 11, 7.0), (2, 12, 6.0)]
     sources = {1: 0, 2: 0, 11: 1, 12: 1}
-    found = clusters(refine_components(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
-    assert found == {frozenset({1, 11}), frozenset({2, 12})}
+    refined = clusters(refine_components(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
+    assert refined == {frozenset({1, 11}), frozenset({2, 12})}
 
 
 def average_by_definition(pairs: dict[tuple[int, int], float], nodes: int) -> set[frozenset[int]]:
@@ -201,11 +201,11 @@ def average_by_definition(pairs: dict[tuple[int, int], float], nodes: int) -> se
     while True:
         best, pick = -1.0, None
         for a, b in combinations(groups, 2):
-            seen = [
+            weights = [
                 w for (x, y), w in pairs.items() if {x, y} & a and {x, y} & b and {x, y} <= a | b
             ]
-            if seen and sum(seen) / len(seen) >= 0 and sum(seen) / len(seen) > best:
-                best, pick = sum(seen) / len(seen), (a, b)
+            if weights and sum(weights) / len(weights) >= 0 and sum(weights) / len(weights) > best:
+                best, pick = sum(weights) / len(weights), (a, b)
         if pick is None:
             return {*groups}
         groups = [group for group in groups if group not in pick] + [pick[0] | pick[1]]
@@ -222,9 +222,9 @@ def average_by_definition(pairs: dict[tuple[int, int], float], nodes: int) -> se
 def test_average_linkage_is_as_defined(pairs: dict[tuple[int, int], float]) -> None:
     if len({*pairs.values()}) < len(pairs):
         return  # equal means may be joined in either order
-    found = refine_components(
+    refined = refine_components(
         links([(a, b, w) for (a, b), w in pairs.items()]), Clustering.AVERAGE, -20.0
     )
-    rows = found[0].tolist()
+    rows = refined[0].tolist()
     expected = average_by_definition(pairs, 7)
-    assert clusters(found) == {group for group in expected if group & {*rows}}
+    assert clusters(refined) == {group for group in expected if group & {*rows}}

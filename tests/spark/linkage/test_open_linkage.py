@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 PEOPLE: list[Row] = list(people(300, 2, seed=5))
 FILE = {"file": "people.csv"}
-GIVEN: dict[str, Any] = {
+DOCUMENT: dict[str, Any] = {
     "inputs": {"people": FILE},
     "blocking": [
         ["phone"],
@@ -49,7 +49,7 @@ def context_of(
 
 
 def parsed(**changes: Any) -> OpenSpec:
-    return OpenSpec.parse({**GIVEN, **changes})
+    return OpenSpec.parse({**DOCUMENT, **changes})
 
 
 def partition(rows: Sequence[Row]) -> set[frozenset[tuple[str, str]]]:
@@ -60,16 +60,16 @@ def partition(rows: Sequence[Row]) -> set[frozenset[tuple[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
-    """All people, deduplicated by `GIVEN`."""
+def deduplicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
+    """All people, deduplicated by `DOCUMENT`."""
     context = context_of(spark, tmp_path_factory.mktemp("whole"), people=PEOPLE)
     context.execute(parsed())
     return context
 
 
 @pytest.fixture(scope="module")
-def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
-    """All people, deduplicated without being described."""
+def zero_config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
+    """All people, deduplicated without a description."""
     context = context_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
     spec = {"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"}
     context.execute(OpenSpec.parse({**spec, "engine": "spark"}))
@@ -78,20 +78,20 @@ def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> F
 
 @pytest.mark.parametrize("result", LinkageResult)
 def test_results_have_the_declared_columns(
-    whole: FolderContext, tmp_path: Path, result: LinkageResult
+    deduplicated: FolderContext, tmp_path: Path, result: LinkageResult
 ) -> None:
     kind, spec = OpenLinkage(), parsed(result=result)
-    whole.output(kind.stages(spec)[-1].name).write.parquet(str(tmp_path / "result"))
+    deduplicated.output(kind.stages(spec)[-1].name).write.parquet(str(tmp_path / "result"))
     assert ResultFiles(tmp_path / "result").columns == kind.columns(spec)
 
 
-def test_proposed_settings_reach_the_required_quality(proposed: FolderContext) -> None:
-    assert proposed.reports["evaluation"]["pairwise"]["f1"] > 0.95
-    assert proposed.reports["evaluation"]["blocking_recall"] > 0.97
+def test_proposed_settings_reach_the_required_quality(zero_config: FolderContext) -> None:
+    assert zero_config.reports["evaluation"]["pairwise"]["f1"] > 0.95
+    assert zero_config.reports["evaluation"]["blocking_recall"] > 0.97
 
 
-def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderContext) -> None:
-    proposal = proposed.reports["proposal"]
+def test_a_proposal_has_reasons_and_is_a_specification(zero_config: FolderContext) -> None:
+    proposal = zero_config.reports["proposal"]
     spec = OpenSpec.parse({"inputs": {"people": FILE}, **proposal["spec"]})
     assert spec.is_complete
     for column in spec.columns:
@@ -100,54 +100,58 @@ def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderContext) -
 
 
 @pytest.mark.connect
-def test_pairs_are_those_of_the_blocks_each_once(whole: FolderContext) -> None:
-    rows = {(row["l"], row["r"]) for row in whole.rows("compare")}
-    assert len(rows) == whole.output("compare").count()
-    ids = {row["row"]: row["id"] for row in whole.rows("records")}
-    found = {frozenset((ids[left], ids[right])) for left, right in rows}
+def test_pairs_are_those_of_the_blocks_without_duplicates(deduplicated: FolderContext) -> None:
+    rows = {(row["l"], row["r"]) for row in deduplicated.rows("compare")}
+    assert len(rows) == deduplicated.output("compare").count()
+    ids = {row["row"]: row["id"] for row in deduplicated.rows("records")}
+    pairs = {frozenset((ids[left], ids[right])) for left, right in rows}
 
     def together(a: Row, b: Row) -> bool:
-        name = a["surname"] and a["given_name"] and b["given_name"]
+        has_names = a["surname"] and a["given_name"] and b["given_name"]
         return bool(
             (a["phone"] and a["phone"] == b["phone"])
             or (
-                name and a["surname"] == b["surname"] and a["given_name"][:2] == b["given_name"][:2]
+                has_names
+                and a["surname"] == b["surname"]
+                and a["given_name"][:2] == b["given_name"][:2]
             )
             or (a["date_of_birth"] and a["date_of_birth"] == b["date_of_birth"])
         )
 
-    assert found == {
+    assert pairs == {
         frozenset((a["id"], b["id"])) for a, b in combinations(PEOPLE, 2) if together(a, b)
     }
 
 
 @pytest.mark.connect
-def test_an_evaluation_equals_a_plain_count(whole: FolderContext) -> None:
-    cluster = {row["record"]: row["cluster"] for row in whole.rows("clusters")}
+def test_an_evaluation_equals_plain_counts(deduplicated: FolderContext) -> None:
+    cluster = {row["record"]: row["cluster"] for row in deduplicated.rows("clusters")}
     entity = {person["id"]: person["entity"] for person in PEOPLE}
     pairs = list(combinations(entity, 2))
-    found = {pair for pair in pairs if cluster[pair[0]] == cluster[pair[1]]}
-    true = {pair for pair in pairs if entity[pair[0]] == entity[pair[1]]}
-    evaluation = whole.reports["evaluation"]
+    found_pairs = {pair for pair in pairs if cluster[pair[0]] == cluster[pair[1]]}
+    true_pairs = {pair for pair in pairs if entity[pair[0]] == entity[pair[1]]}
+    evaluation = deduplicated.reports["evaluation"]
     assert evaluation["pairs"] == {
-        "found": len(found),
-        "true": len(true),
-        "both": len(found & true),
+        "found": len(found_pairs),
+        "true": len(true_pairs),
+        "both": len(found_pairs & true_pairs),
     }
-    assert evaluation["pairwise"]["precision"] == pytest.approx(len(found & true) / len(found))
+    assert evaluation["pairwise"]["precision"] == pytest.approx(
+        len(found_pairs & true_pairs) / len(found_pairs)
+    )
     assert evaluation["b3"]["recall"] == pytest.approx(b3(entity, cluster))
 
 
-def b3(of: Mapping[str, str], other: Mapping[str, str]) -> float:
+def b3(groups: Mapping[str, str], compared: Mapping[str, str]) -> float:
     shares = []
-    for one in of:
-        group = [another for another in of if of[another] == of[one]]
-        shares.append(sum(other[another] == other[one] for another in group) / len(group))
+    for record in groups:
+        group = [member for member in groups if groups[member] == groups[record]]
+        shares.append(sum(compared[member] == compared[record] for member in group) / len(group))
     return sum(shares) / len(shares)
 
 
-def test_links_have_an_explanation(whole: FolderContext) -> None:
-    links = whole.rows("pairs")
+def test_links_have_an_explanation(deduplicated: FolderContext) -> None:
+    links = deduplicated.rows("pairs")
     assert links
     for link in links:
         assert link["probability"] >= 0.9
@@ -155,43 +159,41 @@ def test_links_have_an_explanation(whole: FolderContext) -> None:
         assert "Rarity adds" in link["why"]
 
 
-def test_a_cluster_is_called_by_its_least_record(whole: FolderContext) -> None:
+def test_a_cluster_is_named_after_its_smallest_record(deduplicated: FolderContext) -> None:
     members: dict[str, list[str]] = {}
-    for row in whole.rows("clusters"):
+    for row in deduplicated.rows("clusters"):
         members.setdefault(row["cluster"], []).append(row["record"])
     assert all(name == f"people/{min(records)}" for name, records in members.items())
 
 
-def test_the_same_run_gives_the_same(
-    whole: FolderContext, spark: SparkSession, tmp_path: Path
+def test_a_repeated_run_gives_the_same_clusters(
+    deduplicated: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
-    again = context_of(spark, tmp_path, people=PEOPLE[::-1])
-    rows = again.execute(parsed())
-    key = lambda row: row["id"]  # noqa: E731 - the result has no order of rows
-    assert sorted(rows, key=key) == sorted(whole.rows("clusters"), key=key)
+    repeated = context_of(spark, tmp_path, people=PEOPLE[::-1])
+    rows = repeated.execute(parsed())
+    key = lambda row: row["id"]  # noqa: E731 - the result's rows are unordered
+    assert sorted(rows, key=key) == sorted(deduplicated.rows("clusters"), key=key)
 
 
-def test_new_records_join_clusters_as_if_all_had_come_at_once(
-    whole: FolderContext, spark: SparkSession, tmp_path: Path
+def test_new_records_join_clusters_as_if_all_had_arrived_together(
+    deduplicated: FolderContext, spark: SparkSession, tmp_path: Path
 ) -> None:
-    model = whole.reports["model"]
+    model = deduplicated.reports["model"]
     first = context_of(spark, tmp_path / "first", people=PEOPLE[:350])
     known = [{**row, "probability": None} for row in first.execute(parsed(model=model))]
     both = context_of(spark, tmp_path / "both", people=PEOPLE, known=known)
-    found = both.execute(parsed(model=model, known=FILE))
-    assert partition(found) == partition(whole.rows("clusters"))
-    compared = {row["row"]: row["id"] for row in both.rows("records")}
+    clusters = both.execute(parsed(model=model, known=FILE))
+    assert partition(clusters) == partition(deduplicated.rows("clusters"))
+    ids = {row["row"]: row["id"] for row in both.rows("records")}
     old = {person["id"] for person in PEOPLE[:350]}
     assert not [
-        row
-        for row in both.rows("compare")
-        if compared[row["l"]] in old and compared[row["r"]] in old
+        row for row in both.rows("compare") if ids[row["l"]] in old and ids[row["r"]] in old
     ]
     before = {row["id"]: row["cluster"] for row in known}
-    kept = {row["cluster"] for row in found}
-    merged = {each["from"] for each in both.reports["merges"]["merged"]}
-    assert merged == {*before.values()} - kept
-    for row in found:
+    current = {row["cluster"] for row in clusters}
+    merged = {merge["from"] for merge in both.reports["merges"]["merged"]}
+    assert merged == {*before.values()} - current
+    for row in clusters:
         if row["id"] in before and before[row["id"]] not in merged:
             assert row["cluster"] == before[row["id"]]
 
@@ -230,40 +232,40 @@ def test_heavy_blocks_are_forecast_and_split(spark: SparkSession, tmp_path: Path
 def test_blocks_that_cannot_be_split_are_skipped_and_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    same: list[Row] = [{"id": str(at), "a": "x", "b": "y", "c": "z"} for at in range(60)]
+    same: list[Row] = [{"id": str(n), "a": "x", "b": "y", "c": "z"} for n in range(60)]
     context = context_of(spark, tmp_path, people=same)
-    one = {"levels": ["exact"]}
+    exact = {"levels": ["exact"]}
     spec = OpenSpec.parse(
         {
             "inputs": {"people": FILE},
             "blocking": [["a"]],
-            "comparisons": [{"columns": [name], **one} for name in "abc"],
+            "comparisons": [{"columns": [name], **exact} for name in "abc"],
             "limits": {"block_pairs": 100},
         }
     )
     rows = context.execute(spec)
-    assert [each["split_by"] for each in context.reports["splits"]["heavy"]] == ["b", "c", None]
+    assert [block["split_by"] for block in context.reports["splits"]["heavy"]] == ["b", "c", None]
     assert len({row["cluster"] for row in rows}) == 60
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "reason"),
     [
         ([], "people has no records"),
         ([{"id": "1", "surname": "a"}], "people has no column"),
     ],
 )
 def test_unfit_inputs_are_refused(
-    spark: SparkSession, tmp_path: Path, rows: list[Row], says: str
+    spark: SparkSession, tmp_path: Path, rows: list[Row], reason: str
 ) -> None:
     columns = rows or [dict.fromkeys(PEOPLE[0])]
     empty = frame(spark, columns) if rows else frame(spark, columns).limit(0)
-    with pytest.raises(InputUnfit, match=says):
+    with pytest.raises(InputUnfit, match=reason):
         FolderContext(spark, tmp_path, {"people": empty}).forecast(parsed())
 
 
-def test_too_many_pairs_end_a_run(spark: SparkSession, whole: FolderContext) -> None:
+def test_too_many_pairs_end_a_run(spark: SparkSession, deduplicated: FolderContext) -> None:
     spec = parsed(limits={"pairs": 10})
     compare = next(stage for stage in OpenLinkage().stages(spec) if stage.name == "compare")
     with pytest.raises(InputUnfit, match=r"limits\.pairs"):
-        compare.run(whole)
+        compare.run(deduplicated)

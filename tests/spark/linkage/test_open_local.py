@@ -1,4 +1,4 @@
-"""Open linkage without Spark: every stage gives what it gives on Spark, or Spark does it."""
+"""Open linkage without Spark: every stage gives Spark's result, or Spark executes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit
 from tests.spark.stage_context import FolderContext, frame
 
-pytestmark = pytest.mark.timeout(900)  # whole runs, on a machine that may be busy
+pytestmark = pytest.mark.timeout(900)  # whole runs, perhaps on a busy machine
 LARGE = pytest.mark.large  # whole runs on Spark, a minute each
 
 Row = dict[str, Any]
@@ -26,10 +26,10 @@ PEOPLE: list[Row] = list(people(60, 2, seed=5))
 FILE = {"file": "people.csv"}
 EXACT: dict[str, Any] = {"levels": ["exact"]}
 KNOWN = [
-    {"id": row["id"], "cluster": f"old {at % 7}", "source": "people", "record": row["id"]}
-    for at, row in enumerate(PEOPLE[:30])
+    {"id": row["id"], "cluster": f"old {n % 7}", "source": "people", "record": row["id"]}
+    for n, row in enumerate(PEOPLE[:30])
 ]
-GIVEN: dict[str, Any] = {
+DOCUMENT: dict[str, Any] = {
     "inputs": {"people": FILE},
     "blocking": [
         ["phone"],
@@ -50,11 +50,11 @@ GIVEN: dict[str, Any] = {
     "truth": "entity",
 }
 SPECS: dict[str, dict[str, Any]] = {
-    "pairs": {**GIVEN, "result": "pairs"},
+    "pairs": {**DOCUMENT, "result": "pairs"},
     "nothing given": {"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"},
-    "two tables": {**GIVEN, "inputs": {"people": FILE, "others": FILE}},
-    "heavy blocks": {**GIVEN, "limits": {"block_pairs": 20}, "clustering": "components"},
-    "known clusters": {**GIVEN, "known": FILE},
+    "two tables": {**DOCUMENT, "inputs": {"people": FILE, "others": FILE}},
+    "heavy blocks": {**DOCUMENT, "limits": {"block_pairs": 20}, "clustering": "components"},
+    "known clusters": {**DOCUMENT, "known": FILE},
 }
 ROWS = ("values", "records", "roots")
 KEYS = {**dict.fromkeys(ROWS, ("row",)), "compare": ("l", "r")}
@@ -62,14 +62,14 @@ KEYS = {**dict.fromkeys(ROWS, ("row",)), "compare": ("l", "r")}
 
 def executed(spark: SparkSession, folder: Path, spec: Mapping[str, Any]) -> FolderContext:
     rows = {"people": PEOPLE, "others": PEOPLE[::3], "known": KNOWN}
-    inputs = {name: frame(spark, own) for name, own in rows.items()}
+    inputs = {name: frame(spark, table) for name, table in rows.items()}
     context = FolderContext(spark, folder, inputs)
     context.execute(OpenSpec.parse(spec))
     return context
 
 
-def kept(context: FolderContext, stage: str) -> list[tuple[Any, ...]]:
-    """What a stage kept, in one order of rows and columns."""
+def output_rows(context: FolderContext, stage: str) -> list[tuple[Any, ...]]:
+    """Return a stage's output with rows and columns sorted."""
     table = context.output_table(stage)
     keys = KEYS.get(stage, ("id",))
     rows = table.sort_by([(key, "ascending") for key in keys]).to_pylist()
@@ -77,7 +77,7 @@ def kept(context: FolderContext, stage: str) -> list[tuple[Any, ...]]:
 
 
 def rounded(document: Any) -> Any:
-    """The document without the last digits of its numbers, which depend on the order of sums."""
+    """Round a document's numbers, whose last digits depend on the order of summation."""
     if isinstance(document, dict):
         return {name: rounded(member) for name, member in document.items()}
     if isinstance(document, list):
@@ -86,7 +86,7 @@ def rounded(document: Any) -> Any:
 
 
 def types(context: FolderContext, stage: str) -> dict[str, str]:
-    """The types of columns, in words; Spark also knows which of them have no null."""
+    """Return the columns' types as text, without Spark's "not null"."""
     schema = context.output_table(stage).schema
     return {field.name: str(field.type).replace(" not null", "") for field in schema}
 
@@ -97,34 +97,34 @@ def types(context: FolderContext, stage: str) -> dict[str, str]:
         "pairs",
         "known clusters",
         *(
-            pytest.param(one, marks=LARGE)
-            for one in ("nothing given", "two tables", "heavy blocks")
+            pytest.param(name, marks=LARGE)
+            for name in ("nothing given", "two tables", "heavy blocks")
         ),
     ],
 )
-def test_every_stage_keeps_what_it_keeps_on_spark(
+def test_every_stage_has_the_same_output_as_on_spark(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    """So a run can be continued by another engine than the one that began it."""
+    """Thus one engine can continue a run that another engine started."""
     spec = SPECS[name]
-    here = executed(spark, tmp_path / "here", {**spec, "engine": "local"})
-    there = executed(spark, tmp_path / "there", {**spec, "engine": "spark"})
-    assert rounded(here.reports) == rounded(there.reports)
-    assert here.counters == there.counters
+    local = executed(spark, tmp_path / "here", {**spec, "engine": "local"})
+    on_spark = executed(spark, tmp_path / "there", {**spec, "engine": "spark"})
+    assert rounded(local.reports) == rounded(on_spark.reports)
+    assert local.counters == on_spark.counters
     for stage in OpenLinkage().stages(OpenSpec.parse({**spec, "engine": "local"})):
-        if stage.name in {"plan", "model"}:  # documents, which are compared as reports
+        if stage.name in {"plan", "model"}:  # documents, compared as reports
             continue
-        assert types(here, stage.name) == types(there, stage.name), stage
-        assert kept(here, stage.name) == kept(there, stage.name), stage
-    assert here.reports["evaluation"]["pairs"]["found"] > 0
+        assert types(local, stage.name) == types(on_spark, stage.name), stage
+        assert output_rows(local, stage.name) == output_rows(on_spark, stage.name), stage
+    assert local.reports["evaluation"]["pairs"]["found"] > 0
 
 
 @pytest.mark.large
 def test_the_same_records_are_sampled_as_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Of tables that are larger than what is sampled of each."""
-    every = list(people(10_200, 1, seed=5))
-    rows = {"people": every[:5_100], "others": every[5_100:]}
-    inputs = {name: frame(spark, own) for name, own in rows.items()}
+    """The tables are larger than their samples."""
+    records = list(people(10_200, 1, seed=5))
+    rows = {"people": records[:5_100], "others": records[5_100:]}
+    inputs = {name: frame(spark, table) for name, table in rows.items()}
     models = []
     for engine in ("local", "spark"):
         context = FolderContext(spark, tmp_path / engine, inputs)
@@ -135,23 +135,27 @@ def test_the_same_records_are_sampled_as_on_spark(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["nothing given", "two tables", "heavy blocks"])
-def test_a_forecast_counts_what_spark_counts(
+def test_a_forecast_counts_the_same_as_on_spark(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     rows = {"people": PEOPLE, "others": PEOPLE[::3]}
-    context = FolderContext(spark, tmp_path, {n: frame(spark, own) for n, own in rows.items()})
-    here, there = (
+    context = FolderContext(spark, tmp_path, {n: frame(spark, table) for n, table in rows.items()})
+    local, on_spark = (
         context.forecast(OpenSpec.parse({**SPECS[name], "engine": engine}))
         for engine in ("local", "spark")
     )
-    assert (here.rows, here.pairs, here.heaviest) == (there.rows, there.pairs, there.heaviest)
-    assert here.notes[0] == f"Engine local: {here.pairs:,} pairs fit one process."
-    assert here.notes[1:] == there.notes[1:]
-    assert here.time_s < there.time_s
+    assert (local.rows, local.pairs, local.heaviest) == (
+        on_spark.rows,
+        on_spark.pairs,
+        on_spark.heaviest,
+    )
+    assert local.notes[0] == f"Engine local: {local.pairs:,} pairs fit one process."
+    assert local.notes[1:] == on_spark.notes[1:]
+    assert local.time_s < on_spark.time_s
 
 
 @pytest.mark.parametrize("obstacle", [pytest.param("records", marks=LARGE), "pairs", "types"])
-def test_what_does_not_fit_one_process_is_done_by_spark_or_refused(
+def test_inputs_too_large_for_one_process_are_processed_by_spark_or_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:
     people_ = frame(spark, PEOPLE)
@@ -166,22 +170,22 @@ def test_what_does_not_fit_one_process_is_done_by_spark_or_refused(
             people_ = people_.withColumn("tags", f.array("city"))
             reason = "people has values of type list"
     context = FolderContext(spark, tmp_path, {"people": people_})
-    note, *_ = context.forecast(OpenSpec.parse(GIVEN)).notes
+    note, *_ = context.forecast(OpenSpec.parse(DOCUMENT)).notes
     assert note.startswith("Engine spark: ")
     assert reason in note
-    context.execute(OpenSpec.parse(GIVEN))
+    context.execute(OpenSpec.parse(DOCUMENT))
     assert context.reports["engine"]["engine"] == "spark"
     assert len(context.rows("clusters")) == len(PEOPLE)
     with pytest.raises(InputUnfit, match=f'^/engine: .*{reason}.* Or let engine be "auto"'):
-        context.forecast(OpenSpec.parse({**GIVEN, "engine": "local"}))
+        context.forecast(OpenSpec.parse({**DOCUMENT, "engine": "local"}))
 
 
-@pytest.mark.parametrize("rows", [PEOPLE[:1], [{**PEOPLE[0], "id": str(at)} for at in range(3)]])
+@pytest.mark.parametrize("rows", [PEOPLE[:1], [{**PEOPLE[0], "id": str(n)} for n in range(3)]])
 def test_single_records_and_copies_form_clusters(
     spark: SparkSession, tmp_path: Path, rows: Sequence[Row]
 ) -> None:
     context = FolderContext(spark, tmp_path, {"people": frame(spark, rows)})
-    context.forecast(OpenSpec.parse(GIVEN))
-    found = context.execute(OpenSpec.parse(GIVEN))
+    context.forecast(OpenSpec.parse(DOCUMENT))
+    clusters = context.execute(OpenSpec.parse(DOCUMENT))
     assert context.reports["engine"]["engine"] == "local"
-    assert len(found) == len(rows)
+    assert len(clusters) == len(rows)

@@ -1,4 +1,4 @@
-"""Private linkage on Spark: what brute force finds, whatever is switched; and what it refuses."""
+"""Private linkage on Spark: brute force's links with any options, and the inputs it refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Link = tuple[str, str, str, str, float]
 
 
 class SampleContext(FolderContext):
-    """Knows how far its stages came, and may be cancelled."""
+    """Records the progress of its stages, and can cancel them."""
 
     def __init__(self, spark: SparkSession, folder: Path, inputs: Mapping[str, DataFrame]) -> None:
         super().__init__(spark, folder, inputs)
@@ -46,7 +46,7 @@ class SampleContext(FolderContext):
 
 
 def records(count: int, seed: int, families: int = 15) -> dict[str, int]:
-    """Encodings by id, of which those of a family differ in a few bits."""
+    """Return encodings by id; encodings of one family differ in a few bits."""
     heads = [Random(n).getrandbits(BITS) & Random(-n).getrandbits(BITS) for n in range(families)]
     random = Random(seed)
     return {
@@ -58,8 +58,8 @@ def records(count: int, seed: int, families: int = 15) -> dict[str, int]:
 LEFT, RIGHT, THIRD = records(60, 1), records(90, 2), records(40, 3)
 
 
-def frame(spark: SparkSession, of: Mapping[str, int], *, text: bool = False) -> DataFrame:
-    rows = [(id_, bits.to_bytes(BITS // 8)) for id_, bits in of.items()]
+def frame(spark: SparkSession, encodings: Mapping[str, int], *, text: bool = False) -> DataFrame:
+    rows = [(id_, bits.to_bytes(BITS // 8)) for id_, bits in encodings.items()]
     if text:
         encoded = [(id_, base64.b64encode(bits).decode()) for id_, bits in rows]
         return spark.createDataFrame(encoded, "id string, clk string")
@@ -68,47 +68,49 @@ def frame(spark: SparkSession, of: Mapping[str, int], *, text: bool = False) -> 
 
 def brute(threshold: Fraction, **parties: Mapping[str, int]) -> list[Link]:
     links = [
-        (one, left, other, right, share)
-        for (one, lefts), (other, rights) in combinations(parties.items(), 2)
+        (left_party, left, right_party, right, share)
+        for (left_party, lefts), (right_party, rights) in combinations(parties.items(), 2)
         for left, x in lefts.items()
         for right, y in rights.items()
         if (share := Fraction((x & y).bit_count(), (x | y).bit_count())) >= threshold
     ]
     return [
-        (one, left, other, right, float(share))
-        for one, left, other, right, share in sorted(links, key=lambda link: (-link[4], *link[:4]))
+        (left_party, left, right_party, right, float(share))
+        for left_party, left, right_party, right, share in sorted(
+            links, key=lambda link: (-link[4], *link[:4])
+        )
     ]
 
 
-def best_of(links: list[Link], top: int) -> list[Link]:
-    seen: dict[tuple[str, str, str], int] = {}
-    kept = []
+def best_of(links: list[Link], limit: int) -> list[Link]:
+    counts: dict[tuple[str, str, str], int] = {}
+    best = []
     for link in links:
-        if seen.setdefault(link[:3], 0) < top:
-            seen[link[:3]] += 1
-            kept.append(link)
-    return kept
+        if counts.setdefault(link[:3], 0) < limit:
+            counts[link[:3]] += 1
+            best.append(link)
+    return best
 
 
 def one_to_one(links: list[Link]) -> list[Link]:
-    taken: set[tuple[str, str, str]] = set()
-    kept = []
+    linked: set[tuple[str, str, str]] = set()
+    chosen = []
     for link in links:
         ends = {link[:3], (link[2], link[3], link[0])}
-        if not taken & ends:
-            taken |= ends
-            kept.append(link)
-    return kept
+        if not linked & ends:
+            linked |= ends
+            chosen.append(link)
+    return chosen
 
 
-def spec(**given: Any) -> PrivateSpec:
+def spec(**members: Any) -> PrivateSpec:
     sources = {"left": {"file": "a.csv"}, "right": {"file": "b.csv"}}
-    return KIND.specification.parse({**sources, "threshold": 0.8, **given})
+    return KIND.specification.parse({**sources, "threshold": 0.8, **members})
 
 
-def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
+def run(context: SampleContext, specification: PrivateSpec) -> list[Link]:
     scored = None
-    for stage in KIND.stages(of):
+    for stage in KIND.stages(specification):
         scored = stage.run(context)
         assert scored is not None
         scored.write.mode("overwrite").parquet(str(context.folder / stage.name))
@@ -118,7 +120,7 @@ def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
 
 @pytest.fixture
 def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleContext:
-    """Small blocks, so that there are several of them, and several waves of tasks."""
+    """Use small blocks, so that there are several of them and several waves of tasks."""
     monkeypatch.setattr(comparing, "BLOCK", 16)
     monkeypatch.setattr(comparing, "TASK_PAIRS", 600)
     inputs = {"left": frame(spark, LEFT), "right": frame(spark, RIGHT, text=True)}
@@ -155,7 +157,7 @@ def test_top_k_and_one_to_one_linkage(context: SampleContext) -> None:
     assert run(context, spec(one_to_one=True)) == expected
 
 
-def test_three_parties_are_linked_but_none_with_itself(context: SampleContext) -> None:
+def test_three_parties_are_linked_but_not_with_themselves(context: SampleContext) -> None:
     context.inputs = {
         "a": frame(context.spark, LEFT),
         "b": frame(context.spark, RIGHT),
@@ -169,7 +171,7 @@ def test_three_parties_are_linked_but_none_with_itself(context: SampleContext) -
 def test_the_forecast_counts_pairs_after_the_length_filter(context: SampleContext) -> None:
     forecast: Forecast = KIND.forecast(spec(), context)
     assert forecast.rows == {"left": len(LEFT), "right": len(RIGHT)}
-    sizes = [[bits.bit_count() for bits in of.values()] for of in (LEFT, RIGHT)]
+    sizes = [[bits.bit_count() for bits in encodings.values()] for encodings in (LEFT, RIGHT)]
     expected = sum(min(x, y) >= T8 * max(x, y) for x in sizes[0] for y in sizes[1])
     assert forecast.pairs == expected
     assert forecast.heaviest[0].pairs == max(block.pairs for block in forecast.heaviest)
@@ -220,7 +222,7 @@ def test_inputs_that_cannot_be_compared_are_refused(
         KIND.forecast(spec(), context)
 
 
-def test_columns_that_are_not_there_or_hold_something_else_are_refused(
+def test_missing_columns_and_columns_of_another_type_are_refused(
     context: SampleContext,
 ) -> None:
     with pytest.raises(InputUnfit, match="left has no column bits"):
@@ -236,7 +238,7 @@ def test_columns_that_are_not_there_or_hold_something_else_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("given", "pointer"),
+    ("members", "pointer"),
     [
         ({"threshold": 0}, "/threshold"),
         ({"threshold": 1.1}, "/threshold"),
@@ -252,16 +254,16 @@ def test_columns_that_are_not_there_or_hold_something_else_are_refused(
         ({"key": "secret"}, "/key"),
     ],
 )
-def test_specifications_are_read_strictly(given: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(SpecInvalid) as refused:
-        spec(**given)
-    assert refused.value.pointer == pointer
+def test_specifications_are_read_strictly(members: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as error:
+        spec(**members)
+    assert error.value.pointer == pointer
     assert spec(threshold="0.8").threshold == spec().threshold == T8
 
 
 def test_more_matches_than_the_limit_are_refused(context: SampleContext) -> None:
-    of = spec()
-    for stage in KIND.stages(of)[:2]:
+    specification = spec()
+    for stage in KIND.stages(specification)[:2]:
         scored = stage.run(context)
         assert scored is not None
         scored.write.parquet(str(context.folder / stage.name))
@@ -269,11 +271,11 @@ def test_more_matches_than_the_limit_are_refused(context: SampleContext) -> None
     order = order_in(context.output("order"), sum(span.records for span in spans))
     count = len(brute(T8, left=LEFT, right=RIGHT))
 
-    def compared(most: int) -> pa.Table:
-        comparison = replace(comparison_of(of, order), max_matches=most)
+    def compare(max_matches: int) -> pa.Table:
+        comparison = replace(comparison_of(specification, order), max_matches=max_matches)
         tasks = comparing.tasks_between(spans, comparison)
         return comparing.compare_blocks(blocks, tasks, comparison, lambda *_: None)[0]
 
-    assert len(compared(count)) == count
+    assert len(compare(count)) == count
     with pytest.raises(InputUnfit, match=f"more than {count - 1} matches: raise the threshold"):
-        compared(count - 1)
+        compare(count - 1)

@@ -1,4 +1,4 @@
-"""What other users of a machine learn of a Spark session on it: nothing."""
+"""A Spark session reveals nothing to other users of its machine."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ BODY = b"somebody without the secret"
 
 @pytest.fixture(autouse=True)
 def count(spark: SparkSession) -> int:
-    """Have something shuffled, so that there are scratch files."""
+    """Shuffle some rows, so that there are scratch files."""
     return int(spark.range(10).repartition(2).count())
 
 
-def test_settings_stand_on_no_command_line(spark: SparkSession) -> None:
+def test_command_lines_contain_no_settings(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.portolan.odd") == ODD
     secret = spark.sparkContext.getConf().get("spark.authenticate.secret")
     assert secret
-    jvm, *others = spark_processes()
-    for arguments in (psutil.Process(jvm).cmdline(), *map(arguments_of, others)):
+    jvm, *children = spark_processes()
+    for arguments in (psutil.Process(jvm).cmdline(), *map(arguments_of, children)):
         assert secret not in " ".join(arguments)
         assert "spark.portolan.odd" not in " ".join(arguments)
 
 
 def arguments_of(pid: int) -> list[str]:
-    """What a process that may be ending was started with."""
+    """Return the command line of a process, which may be ending."""
     try:
         arguments: list[str] = psutil.Process(pid).cmdline()
-    except psutil.NoSuchProcess:  # zombies are such
+    except psutil.NoSuchProcess:  # for example a zombie
         return []
     return arguments
 
@@ -52,17 +52,17 @@ def test_scratch_files_are_in_a_directory_of_the_session(spark: SparkSession) ->
 def test_ports_are_local_and_require_the_secret(spark: SparkSession) -> None:
     jvm = psutil.Process(spark_processes()[0])
     listening = [c.laddr for c in jvm.net_connections("inet") if c.status == psutil.CONN_LISTEN]
-    assert {at.ip.removeprefix("::ffff:") for at in listening} == {"127.0.0.1"}
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     gateway = spark.sparkContext._gateway  # noqa: SLF001  # Spark has no other name for it
-    assert gateway is not None  # that of Py4J has a secret of its own
-    ports = {at.port for at in listening} - {gateway.gateway_parameters.port}
+    assert gateway is not None  # Py4J's gateway has its own secret
+    ports = {address.port for address in listening} - {gateway.gateway_parameters.port}
     assert int(spark.sparkContext.getConf().get("spark.driver.port") or 0) in ports
     for port in ports:
-        assert b"Expected SaslMessage" in answer_without_secret(port)
+        assert b"Expected SaslMessage" in reply_without_secret(port)
 
 
-def answer_without_secret(port: int) -> bytes:
-    """What a request without authentication is answered with, by Spark's transport protocol."""
+def reply_without_secret(port: int) -> bytes:
+    """Return the reply to an unauthenticated request in Spark's transport protocol."""
     header = struct.pack(">qbqi", 21 + len(BODY), RPC_REQUEST, 1, len(BODY))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(header + BODY)

@@ -1,4 +1,4 @@
-"""Private linkage of records that arrive: the links of all batches are those of brute force."""
+"""Private linkage of a stream of records: all batches together give brute force's links."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "linkage.md").read_text()
 LOW_HALF = 2 ** (BITS // 2) - 1
 
 Arrival = tuple[str, str, int]
-"""A record as it arrives: its owner, its id and its encoding."""
+"""An arriving record: its owner, its id and its encoding."""
 
 
 @dataclass
@@ -53,29 +53,29 @@ class ManualClock:
 
 
 class Killed(Exception):
-    """A process dies at a moment that a test chooses."""
+    """A process is killed at a chosen point."""
 
 
 def arrivals(seed: int, **counts: int) -> list[Arrival]:
-    """So many records of some owners in random order."""
-    drawn = [
+    """Return the given number of records for each owner, in random order."""
+    generated = [
         (owner, id_, bits)
         for number, (owner, count) in enumerate(counts.items())
         for id_, bits in records(count, 10 * seed + number, families=8).items()
     ]
-    return Random(seed).sample(drawn, len(drawn))
+    return Random(seed).sample(generated, len(generated))
 
 
-def of_owners(arrived: Sequence[Arrival]) -> dict[str, dict[str, int]]:
+def by_owner(arrived: Sequence[Arrival]) -> dict[str, dict[str, int]]:
     owners: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for owner, id_, bits in sorted(arrived):
         owners[owner][id_] = bits
     return owners
 
 
-def spec(owners: str = "abc", **given: Any) -> PrivateSpec:
+def spec(owners: str = "abc", **members: Any) -> PrivateSpec:
     sources = {name: {"file": name, "format": "parquet"} for name in owners}
-    return PrivateSpec.parse({"parties": sources, "threshold": 0.8, "mode": "stream", **given})
+    return PrivateSpec.parse({"parties": sources, "threshold": 0.8, "mode": "stream", **members})
 
 
 def links_in(state: Path) -> list[Link]:
@@ -87,7 +87,7 @@ def links_in(state: Path) -> list[Link]:
 
 @dataclass
 class Feed:
-    """Batches that are handed to the linkage one by one, as Spark does."""
+    """Hands batches to the linkage one by one, as Spark does."""
 
     spark: SparkSession
     state: Path
@@ -96,7 +96,7 @@ class Feed:
     clock: Clock | None = None
 
     def process(self, batch: int, arrived: Sequence[Arrival]) -> LinkageCommit:
-        """Process a batch in a process of its own, as far as files show it."""
+        """Process a batch with fresh state from files, like a new process."""
         directory = LinkageDirectory(self.state)
         with directory.locked():
             linkage = LinkageStream(
@@ -107,17 +107,17 @@ class Feed:
     def _frame(self, arrived: Sequence[Arrival]) -> DataFrame:
         frames = {
             owner: self.spark.createDataFrame(
-                [(id_, bits.to_bytes(BITS // 8)) for id_, bits in of.items()],
+                [(id_, bits.to_bytes(BITS // 8)) for id_, bits in encodings.items()],
                 "id string, clk binary",
             )
-            for owner, of in of_owners(arrived).items()
+            for owner, encodings in by_owner(arrived).items()
         }
         return unite(frames, "clk", self.spec.owners)
 
     def check(self, commit: LinkageCommit) -> None:
-        """Check that there is nothing on the disk but what a commit has."""
-        found = (self.state / "blocks").rglob("*")
-        assert {str(each.relative_to(self.state)) for each in found} == commit.files
+        """Check that the disk holds exactly the files and links of a commit."""
+        paths = (self.state / "blocks").rglob("*")
+        assert {str(path.relative_to(self.state)) for path in paths} == commit.files
         assert not list((self.state / "staging").glob("*"))
         assert len(list((self.state / "commits").iterdir())) <= 2
         assert len(links_in(self.state)) == commit.links
@@ -125,7 +125,7 @@ class Feed:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small blocks, few of which are merged, so that there are several of everything."""
+    """Use small blocks and a low merge fan-in, so that there are several of everything."""
     monkeypatch.setattr(comparing, "BLOCK", 16)
     monkeypatch.setattr(comparing, "TASK_PAIRS", 3_000)
     monkeypatch.setattr(stream, "_FAN", 2)
@@ -165,7 +165,7 @@ def test_batches_in_any_order_find_the_pairs_of_brute_force(
     draw = Random(seed)
     arrived = arrivals(seed, a=40, b=50, c=30)
     cuts = sorted(draw.sample(range(1, len(arrived)), len(FAULTS) - 1))
-    # Later records have bits at positions where no record of the first batch has one.
+    # Only later records have bits in the upper half.
     arrived[: cuts[0]] = [(owner, id_, bits & LOW_HALF) for owner, id_, bits in arrived[: cuts[0]]]
     threshold = draw.choice(["2/3", "0.8", "1"]) if seed > 1 else "0.8"
     filters = draw.choice([[], ["length"], ["length", "prefix", "position"]])
@@ -174,15 +174,15 @@ def test_batches_in_any_order_find_the_pairs_of_brute_force(
     for batch, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(arrived)], strict=True)):
         commit = process_with(faults[batch], feed, batch, arrived[first:last])
         feed.check(commit)
-        assert feed.process(batch, []) == commit  # it is committed, so it is not executed again
-    parties = of_owners(arrived)
+        assert feed.process(batch, []) == commit  # a committed batch is not executed again
+    parties = by_owner(arrived)
     expected = brute(Fraction(threshold), **parties)
     assert expected
     assert Counter(links_in(tmp_path)) == Counter(expected)
-    sizes = [len(of) for of in parties.values()]
+    sizes = [len(encodings) for encodings in parties.values()]
     assert commit.pairs == (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-    assert commit.records == sum(each.records for each in commit.kept) == len(arrived)
-    assert any(each.tier for each in commit.kept)
+    assert commit.records == sum(block.records for block in commit.kept) == len(arrived)
+    assert any(block.tier for block in commit.kept)
     assert not any(commit.frequency[: BITS // 2])
 
 
@@ -192,7 +192,7 @@ def process_with(
     batch: int,
     arrived: Sequence[Arrival],
 ) -> LinkageCommit:
-    """Process a batch; and once more, if the first execution is killed."""
+    """Process a batch, and retry it if a fault kills the first execution."""
     if fault is not None:
         with pytest.MonkeyPatch.context() as patched:
             fault(patched)
@@ -202,9 +202,7 @@ def process_with(
 
 
 @pytest.mark.usefixtures("small")
-def test_an_id_that_arrives_again_has_one_more_encoding(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_id_that_arrives_twice_has_two_encodings(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(spark, tmp_path, spec("ab"))
     one, other = 2**60 - 1, (2**60 - 1) << 9
     feed.process(0, [("a", "x", one), ("b", "y", other)])
@@ -221,22 +219,22 @@ def test_records_are_dropped_when_they_are_older_than_the_retention(
     clock = ManualClock()
     feed = Feed(spark, tmp_path, spec("ab"), 100.0, clock)
     same = 2**60 - 1
-    kept, links = [], []
+    record_counts, link_counts = [], []
     for batch, now_s in enumerate((0, 10, 60, -10, 115, 131, 161, 216)):
         clock.now_s = 1_000.0 + now_s
         owner = "ab"[batch % 2]
         commit = feed.process(batch, [(owner, f"{owner}{batch}", same)])
-        kept.append(sum(each.records for each in commit.kept))
-        links.append(commit.links)
+        record_counts.append(sum(block.records for block in commit.kept))
+        link_counts.append(commit.links)
         feed.check(commit)
-    # A clock that is set back is that of the batch before. Batches 0 and 1 were merged, and so were
-    # 2 and 3; but not 4 and 5, which arrived in different quarters of the retention.
-    assert kept == [1, 2, 3, 4, 3, 4, 3, 3]
-    assert links == [0, 1, 2, 4, 5, 7, 8, 9]
+    # If the clock is set back, the previous batch's time counts. Batches 0 and 1 were merged, as
+    # were 2 and 3, but not 4 and 5: they arrived in different quarters of the retention.
+    assert record_counts == [1, 2, 3, 4, 3, 4, 3, 3]
+    assert link_counts == [0, 1, 2, 4, 5, 7, 8, 9]
 
 
 @pytest.mark.usefixtures("small")
-def test_a_state_of_another_job_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_state_of_another_job_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     first = Feed(spark, tmp_path, spec("ab")).process(0, [("a", "x", 7)])
     for other in (spec("ab", threshold=0.9), spec("ac"), spec("ab", bits="bloom")):
         with pytest.raises(StateMismatch, match="a job with other owners"):
@@ -246,14 +244,14 @@ def test_a_state_of_another_job_is_refused(spark: SparkSession, tmp_path: Path) 
 
 
 def document(folder: Path) -> dict[str, Any]:
-    """A job over directories of three formats; the name of one is a pattern, too."""
+    """Return a job over directories of three formats; one name is also a glob pattern."""
     sources: dict[str, dict[str, Any]] = {
         "a": {"file": f"{folder}/a", "format": "parquet"},
         "b": {"file": f"{folder}/b [1]", "format": "json", "rename": {"person": "id"}},
         "c": {"file": f"{folder}/c", "format": "csv"},
     }
-    for each in sources.values():
-        Path(each["file"]).mkdir()
+    for source in sources.values():
+        Path(source["file"]).mkdir()
     return {
         "kind": "linkage.private",
         "spec": {"parties": sources, "threshold": 0.8, "mode": "stream"},
@@ -261,12 +259,12 @@ def document(folder: Path) -> dict[str, Any]:
 
 
 def write(job: Mapping[str, Any], name: str, arrived: Sequence[Arrival], time_s: float) -> None:
-    """Make a file for each owner appear whole in its directory, with a time that tells its turn."""
-    for owner, of in of_owners(arrived).items():
+    """Add a file for each owner atomically; its modification time gives its order."""
+    for owner, encodings in by_owner(arrived).items():
         source = job["spec"]["parties"][owner]
         folder, id_name = Path(source["file"]), next(iter(source.get("rename", ["id"])))
         hidden = folder / f".{name}"
-        raw = {id_: bits.to_bytes(BITS // 8) for id_, bits in of.items()}
+        raw = {id_: bits.to_bytes(BITS // 8) for id_, bits in encodings.items()}
         text = {id_: base64.b64encode(bits).decode() for id_, bits in raw.items()}
         match source["format"]:
             case "parquet":
@@ -284,7 +282,7 @@ def write(job: Mapping[str, Any], name: str, arrived: Sequence[Arrival], time_s:
 def run(
     spark: SparkSession, state: Path, document: Mapping[str, Any], files: int = 1
 ) -> LinkageCommit:
-    """Link what there is."""
+    """Link all available files."""
     job, directory = parse_job(document, stream=True), LinkageDirectory(state)
     with directory.locked():
         linkage = LinkageStream(directory, spark, job.spec)
@@ -293,7 +291,7 @@ def run(
 
 
 @pytest.mark.timeout(900)
-def test_files_of_owners_are_linked_and_one_that_cannot_be_ends_the_query(
+def test_owners_files_are_linked_and_an_unfit_file_fails_the_query(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     state, job = tmp_path / "state", document(tmp_path)
@@ -301,10 +299,10 @@ def test_files_of_owners_are_linked_and_one_that_cannot_be_ends_the_query(
     write(job, "one *", arrived[:20], 10 * days_s)
     write(job, "two", arrived[20:40], 11 * days_s)
     assert run(spark, state, job).batch == 1
-    # Its time is earlier than those of files that were linked.
+    # This file is older than the linked files.
     write(job, "three", arrived[40:], days_s)
     commit = run(spark, state, job)
-    expected = brute(T8, **of_owners(arrived))
+    expected = brute(T8, **by_owner(arrived))
     assert Counter(links_in(state)) == Counter(expected)
     assert commit.links == len(expected) > 0
 
@@ -315,14 +313,14 @@ def test_files_of_owners_are_linked_and_one_that_cannot_be_ends_the_query(
         run(spark, state, job)
     assert LinkageDirectory(state).latest() == commit
     assert len(links_in(state)) == commit.links
-    # The batch is repeated with the same files, one of which is as it should be now.
-    (_, id_, bits), *_ = [each for each in arrived if each[0] == "a"]
+    # The batch is repeated with the same files, one of which has been corrected.
+    (_, id_, bits), *_ = [arrival for arrival in arrived if arrival[0] == "a"]
     arrived.append(("b", "short", bits))
     write(job, "bad", arrived[-1:], 12 * days_s)
     assert run(spark, state, job).batch == commit.batch + 1
-    found = Counter(links_in(state))
-    assert found == Counter(brute(T8, **of_owners(arrived)))
-    assert found["a", id_, "b", "short", 1.0] == 1
+    links = Counter(links_in(state))
+    assert links == Counter(brute(T8, **by_owner(arrived)))
+    assert links["a", id_, "b", "short", 1.0] == 1
 
     write(job, "four", [("a", "binary", bits)], 13 * days_s)
     text = pa.table({"clk": [base64.b64encode(bytes(32)).decode()], "id": ["text"]})
@@ -335,11 +333,11 @@ def test_files_of_owners_are_linked_and_one_that_cannot_be_ends_the_query(
         run(spark, state, job)
 
 
-@pytest.mark.timeout(900)  # a cluster of Spark starts, on a machine that may be busy
-async def test_the_command_goes_on_after_an_executor_and_the_driver_are_killed(
+@pytest.mark.timeout(900)  # a Spark cluster starts, perhaps on a busy machine
+async def test_the_command_resumes_after_an_executor_and_the_driver_are_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    job, state = documented(tmp_path), tmp_path / "state"
+    job, state = documented_job(tmp_path), tmp_path / "state"
     arrived = arrivals(6, ours=24, theirs=36)
     for batch in range(4):
         write(job, f"{batch}", arrived[15 * batch : 15 * batch + 15], batch + 1)
@@ -348,21 +346,21 @@ async def test_the_command_goes_on_after_an_executor_and_the_driver_are_killed(
     command = ("job", "stream", file, state, "--files", "1")
     async with command_on_cluster(command, tmp_path, {}) as driver:
 
-        async def committed(batch: int) -> None:
+        async def wait_for_commit(batch: int) -> None:
             while LinkageDirectory(state).latest().batch < batch:
                 assert driver.returncode is None, (tmp_path / "log").read_text()
                 await asyncio.sleep(0.02)
 
-        await committed(0)
+        await wait_for_commit(0)
         executors(driver.pid)[0].kill()
-        await committed(1)
+        await wait_for_commit(1)
     commit = await asyncio.to_thread(run, spark, state, job)
     assert commit.records == len(arrived)
-    assert Counter(links_in(state)) == Counter(brute(T8, **of_owners(arrived)))
+    assert Counter(links_in(state)) == Counter(brute(T8, **by_owner(arrived)))
 
 
-def documented(folder: Path) -> dict[str, Any]:
-    """The job of docs/linkage.md, over directories that are here."""
+def documented_job(folder: Path) -> dict[str, Any]:
+    """Return the job of docs/linkage.md, over empty directories in `folder`."""
     (text,) = re.findall(r"## Streams of records.*?```json\n(.*?)```", PAGE, re.DOTALL)
     job: dict[str, Any] = orjson.loads(text)
     for source in job["spec"]["parties"].values():

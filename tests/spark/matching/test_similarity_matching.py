@@ -1,4 +1,4 @@
-"""Similarity matching as a job: on Spark, in partitions, with decisions of people."""
+"""Similarity matching as a job: on Spark, in partitions, with people's decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RIGHT: ROWS = [{"id": "b1", "name": "Adda", "age": 31}, {"id": "b2", "name": "Ot
 
 
 def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Write rows as NDJSON; return the source that names them."""
+    """Write rows as NDJSON; return them as a source."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {"file": str(path)}
 
@@ -62,9 +62,11 @@ def rows(sample: SampleJob, spark: SparkSession, directory: Path) -> list[dict[s
     return [json.loads(line) for line in run_sample(sample, spark, RunDirectory(directory))]
 
 
-def links(found: Iterable[Mapping[str, Any]]) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
+def links(matches: Iterable[Mapping[str, Any]]) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
     return {
-        (tuple(row["left"]), tuple(row["right"])) for row in found if row["outcome"] != "unmatched"
+        (tuple(row["left"]), tuple(row["right"]))
+        for row in matches
+        if row["outcome"] != "unmatched"
     }
 
 
@@ -79,7 +81,7 @@ def test_its_specification(tmp_path: Path) -> None:
     check_hostile_specs(road_job(tmp_path, roads(30, 1)))
 
 
-@pytest.mark.large  # each stage is carried out four times; the example of a kind is tried each time
+@pytest.mark.large  # each stage is executed four times, with a kind's example each time
 @pytest.mark.timeout(900)
 def test_it_is_interrupted_and_resumed(spark: SparkSession, tmp_path: Path) -> None:
     check_interrupted(job(tmp_path, partition=1), spark, tmp_path / "runs")
@@ -87,13 +89,13 @@ def test_it_is_interrupted_and_resumed(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.connect
 def test_every_object_is_in_one_row_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
-    found = rows(job(tmp_path), spark, tmp_path / "run")
-    assert {row["id"]: row["outcome"] for row in found} == {
+    matched = rows(job(tmp_path), spark, tmp_path / "run")
+    assert {row["id"]: row["outcome"] for row in matched} == {
         result_id("left", "a1"): "similarity",
         result_id("left", "a2"): "unmatched",
         result_id("right", "b2"): "unmatched",
     }
-    linked = next(row for row in found if row["outcome"] == "similarity")
+    linked = next(row for row in matched if row["outcome"] == "similarity")
     assert linked["similarity"] == pytest.approx(0.8 * 0.75 + 0.2 * 0.8)
     assert linked["terms"] == [
         {"measure": "text(name)", "similarity": 0.75},
@@ -104,13 +106,13 @@ def test_every_object_is_in_one_row_with_a_reason(spark: SparkSession, tmp_path:
 
 def test_partitions_give_the_links_of_the_whole(spark: SparkSession, tmp_path: Path) -> None:
     data = roads(240, 3)
-    whole = links(rows(road_job(tmp_path, data), spark, tmp_path / "whole"))
-    cut = links(rows(road_job(tmp_path, data, partition=60), spark, tmp_path / "cut"))
-    assert len(whole & cut) >= 0.99 * len(whole)
+    unpartitioned = links(rows(road_job(tmp_path, data), spark, tmp_path / "whole"))
+    partitioned = links(rows(road_job(tmp_path, data, partition=60), spark, tmp_path / "cut"))
+    assert len(unpartitioned & partitioned) >= 0.99 * len(unpartitioned)
     for side in range(2):
-        ids = [id_ for link in cut for id_ in link[side]]
+        ids = [id_ for link in partitioned for id_ in link[side]]
         assert len(ids) == len({*ids}), "an object is linked twice"
-    assert min(accuracy(cut, data.truth)) >= 0.95
+    assert min(accuracy(partitioned, data.truth)) >= 0.95
 
 
 def test_people_decide(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,8 +124,8 @@ def test_people_decide(spark: SparkSession, tmp_path: Path) -> None:
         ],
     )
     sample = job(tmp_path, must=[["a2", "b2"]], lists=lists)
-    found = rows(sample, spark, tmp_path / "run")
-    assert {row["id"]: row["outcome"] for row in found} == {
+    matched = rows(sample, spark, tmp_path / "run")
+    assert {row["id"]: row["outcome"] for row in matched} == {
         result_id("left", "a1"): "unmatched",
         result_id("left", "a2"): "must",
         result_id("right", "b1"): "unmatched",
@@ -139,16 +141,16 @@ def test_people_decide(spark: SparkSession, tmp_path: Path) -> None:
         ({"limits": {"block_pairs": 1}, "blocking": {"keys": [{"field": "same"}]}}, "block"),
     ],
 )
-def test_what_cannot_be_matched_is_refused(
+def test_inputs_that_cannot_be_matched_are_refused(
     spec: Mapping[str, Any], reason: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    left, right = ([{**row, "same": 1} for row in each] for each in (LEFT, RIGHT))
+    left, right = ([{**row, "same": 1} for row in source] for source in (LEFT, RIGHT))
     with pytest.raises(AssertionError, match=reason):
         rows(job(tmp_path, left, right, **spec), spark, tmp_path / "run")
 
 
 def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path: Path) -> None:
-    whole = [
+    undivided = [
         {"id": "a", "line": [[0, 0], [100, 0]], "name": "High"},
         {"id": "b", "line": [[40, -50], [40, 50]], "name": "Low"},
     ]
@@ -159,7 +161,7 @@ def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path
         {"id": "s", "line": [[40, 1], [40, 50]], "name": "Low"},
     ]
     spec = {**ROADS_SPEC, "aggregation": False, "roads": {"snap": 2.0}}
-    sample = job(tmp_path, whole, divided, **spec)
+    sample = job(tmp_path, undivided, divided, **spec)
     check_hostile_specs(sample)
     assert links(rows(sample, spark, tmp_path / "run")) == {
         (("a/1",), ("p",)),
@@ -169,10 +171,10 @@ def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path
     }
 
 
-def test_a_forecast_counts_candidates_and_what_may_cross(
+def test_a_forecast_counts_candidates_and_possible_crossings(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Thirty lines that cross each other, in four cells with the buffer, and one in one cell."""
+    """Thirty lines that cross each other: four cells each with the buffer; one line in one cell."""
     lines = [
         {"id": str(n), "line": [[0.0, n / 30], [1.0, 1 - n / 30]], "name": ""} for n in range(30)
     ]
@@ -181,9 +183,9 @@ def test_a_forecast_counts_candidates_and_what_may_cross(
     def memory(**changes: Any) -> int:
         sample = road_job(tmp_path, TwoSources([], [], frozenset()), **changes)
         spec = SimilaritySpec.parse(sample.spec)
-        found = SimilarityMatching().forecast(spec, FolderContext(spark, tmp_path, inputs))
-        assert found.pairs == 30
-        return found.memory_bytes
+        forecast = SimilarityMatching().forecast(spec, FolderContext(spark, tmp_path, inputs))
+        assert forecast.pairs == 30
+        return forecast.memory_bytes
 
     roads_ = {"roads": {"snap": 0.0}}
     assert memory(**roads_) - memory() == 2_000 * 4 * (30 * 29 // 2)
@@ -195,36 +197,36 @@ def test_weights_are_learned_from_labels(spark: SparkSession, tmp_path: Path) ->
     names = ["Ada", "Ben", "Cora", "Dan", "Eva", "Finn"]
     left = [{"id": f"a{n}", "name": name, "age": 7 * n % 5} for n, name in enumerate(names)]
     right = [{"id": f"b{n}", "name": name, "age": 3 * n % 5} for n, name in enumerate(names)]
-    judged = [
+    labelled_pairs = [
         {"id": f"{n}{m}", "left": f"a{n}", "right": f"b{m}", "match": n == m}
         for n in range(4)
         for m in range(4)
     ]
-    labels = {"labels": table(tmp_path / "labels.json", judged)}
+    labels = {"labels": table(tmp_path / "labels.json", labelled_pairs)}
     blocking = {"keys": [{"field": "name", "take": "prefix", "length": 1}]}
     sample = job(tmp_path, left, right, learning=labels, blocking=blocking)
     assert len(links(rows(sample, spark, tmp_path / "run"))) == len(names)
 
 
 def test_labels_of_one_kind_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    judged = [{"id": "1", "left": "a1", "right": "b1", "match": True}]
-    labels = {"labels": table(tmp_path / "labels.json", judged)}
+    labelled_pairs = [{"id": "1", "left": "a1", "right": "b1", "match": True}]
+    labels = {"labels": table(tmp_path / "labels.json", labelled_pairs)}
     with pytest.raises(AssertionError, match="2 matches"):
         rows(job(tmp_path, learning=labels), spark, tmp_path / "run")
 
 
-@pytest.mark.timeout(900)  # three runs of several partitions, on a machine that may be busy
-def test_a_run_continues_a_former_result(spark: SparkSession, tmp_path: Path) -> None:
-    """The list is edited: the result is that of a run on everything, and most of it is reused."""
+@pytest.mark.timeout(900)  # three runs of several partitions, perhaps on a busy machine
+def test_a_run_reuses_a_former_result(spark: SparkSession, tmp_path: Path) -> None:
+    """The decisions are edited: the result equals a full run's, and most of it is reused."""
     data = roads(400, 3)
     before = rows(road_job(tmp_path, data, partition=60), spark, tmp_path / "before")
     linked = next(row for row in before if row["outcome"] == "similarity")
     edited = {"cannot": [[linked["left"][0], linked["right"][0]]], "partition": 60}
     sample = road_job(tmp_path, data, **edited)
-    whole = rows(sample, spark, tmp_path / "whole")
+    full = rows(sample, spark, tmp_path / "whole")
     former = table(tmp_path / "former.json", before)
-    again = SampleJob(KIND, {**sample.spec, "former": former})
-    assert rows(again, spark, tmp_path / "again") == whole
+    incremental = SampleJob(KIND, {**sample.spec, "former": former})
+    assert rows(incremental, spark, tmp_path / "again") == full
     report = RunDirectory(tmp_path / "again").stages["report"].reports["former"]
     assert report["matched"] + report["reused"] == len(data.left) + len(data.right)
     assert report["reused"] > 0

@@ -1,4 +1,4 @@
-"""Decisions of people as a class: edited over HTTP, and what they concern is matched anew."""
+"""People's decisions as a class: an edit over HTTP rematches the objects it concerns."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 async def data(folder: Path) -> AsyncIterator[Connection]:
-    """A service with two classes of people, and a worker that has joined it."""
-    joining = ("--embedded", "--data-dir", str(folder))
+    """A service with two classes of people, and a worker."""
+    arguments = ("--embedded", "--data-dir", str(folder))
     async with Service.embedded(folder).running() as service:
         await service.put_schema("town", CLASSES)
-        worker = WorkerProcess({"PORTOLAN_SPARK": "local[2,4]"}, joining)
+        worker = WorkerProcess({"PORTOLAN_SPARK": "local[2,4]"}, arguments)
         await worker.start()
         try:
             async with Connection(service.data) as data:
@@ -70,27 +70,29 @@ async def data(folder: Path) -> AsyncIterator[Connection]:
 async def load(data: Connection, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     body = b"".join(orjson.dumps(row) + b"\n" for row in rows)
     headers = {"content-type": "application/x-ndjson"}
-    answer = await data.request("POST", f"/v1/town/{name}/import", body, headers)
-    assert answer.status == 200, answer
+    reply = await data.request("POST", f"/v1/town/{name}/import", body, headers)
+    assert reply.status == 200, reply
 
 
 async def run(data: Connection, **spec: Any) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Execute a run that writes into the class `links`; return its rows by id, and its report."""
     job = {"kind": "matching.similarity", "spec": {**SPEC, **spec}, "into": {"class": "links"}}
-    answer = await data.request("POST", "/v1/town/jobs", job)
-    assert answer.status == 202, answer
-    at = answer.headers["location"]
-    while (shown := (await data.request("GET", at)).json())["state"] not in ENDED:
-        with suppress(Unanswered):  # a run may take longer than a client waits
-            await data.request("GET", at, None, {"accept": "text/event-stream"})
-    assert shown["state"] == "done", shown
-    lines = await data.request("GET", f"{at}/results", None, {"accept": "application/x-ndjson"})
-    return {row["id"]: row for row in lines.lines()}, shown["reports"].get("former", {})
+    reply = await data.request("POST", "/v1/town/jobs", job)
+    assert reply.status == 202, reply
+    location = reply.headers["location"]
+    while (status := (await data.request("GET", location)).json())["state"] not in ENDED:
+        with suppress(Unanswered):  # a run can outlast the client's timeout
+            await data.request("GET", location, None, {"accept": "text/event-stream"})
+    assert status["state"] == "done", status
+    lines = await data.request(
+        "GET", f"{location}/results", None, {"accept": "application/x-ndjson"}
+    )
+    return {row["id"]: row for row in lines.lines()}, status["reports"].get("former", {})
 
 
-@pytest.mark.large  # a service, a worker and their stores, for minutes
-@pytest.mark.timeout(1500)  # Spark starts, and executes three runs, on a machine that may be busy
-async def test_an_edited_list_is_followed_by_matching_what_it_concerns(data: Connection) -> None:
+@pytest.mark.large  # minutes: a service, a worker and their stores
+@pytest.mark.timeout(1500)  # Spark starts and executes three runs, perhaps on a busy machine
+async def test_an_edited_decision_rematches_the_objects_it_concerns(data: Connection) -> None:
     people = households(200, 1)
     await load(data, "left", people.left)
     await load(data, "right", people.right)
@@ -98,16 +100,16 @@ async def test_an_edited_list_is_followed_by_matching_what_it_concerns(data: Con
     row = next(row for row in first.values() if row["outcome"] == "similarity")
     (left,), (right,) = row["left"], row["right"]
     decision = {"left": left, "right": right, "decision": "cannot"}
-    answer = await data.request("PUT", "/v1/town/decisions/1", decision)
-    assert answer.status == 201, answer
+    reply = await data.request("PUT", "/v1/town/decisions/1", decision)
+    assert reply.status == 201, reply
     second, report = await run(data, former={"class": "links"})
     assert second[row["id"]]["right"] != [right]
     assert report["reused"] > 0
     assert {*report["reasons"]} == {"decisions"}
-    unconcerned = {id_ for id_, other in second.items() if other == first.get(id_)}
-    assert len(unconcerned) >= len(first) // 2
-    answer = await data.request("DELETE", "/v1/town/decisions/1")
-    assert answer.status == 204, answer
+    unchanged = {id_ for id_, current in second.items() if current == first.get(id_)}
+    assert len(unchanged) >= len(first) // 2
+    reply = await data.request("DELETE", "/v1/town/decisions/1")
+    assert reply.status == 204, reply
     third, report = await run(data, former={"class": "links"})
     assert third == first
     assert report["reused"] > 0

@@ -1,4 +1,4 @@
-"""The kind `matching.schema`: small schemas with known correspondences, and what it refuses."""
+"""The kind `matching.schema`: small schemas with known correspondences, and refused input."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {"table": {"file": str(path)}}
 
 
-def lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def ndjson(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return {"file": str(path)}
 
 
-def text(path: Path, *parts: str) -> dict[str, Any]:
-    return lines(path, ({"id": f"{n:03}", "text": part} for n, part in enumerate(parts)))
+def text(path: Path, *fragments: str) -> dict[str, Any]:
+    return ndjson(
+        path, ({"id": f"{n:03}", "text": fragment} for n, fragment in enumerate(fragments))
+    )
 
 
 def people(scratch: Path) -> dict[str, Any]:
@@ -94,8 +96,8 @@ def matched(
     spec: Mapping[str, Any], spark: SparkSession, folder: Path
 ) -> dict[tuple[str, str], dict[str, Any]]:
     directory = RunDirectory(folder)
-    found = map(json.loads, run_sample(SampleJob("matching.schema", spec), spark, directory))
-    return {(row["left"], row["right"]): row for row in found}
+    rows = map(json.loads, run_sample(SampleJob("matching.schema", spec), spark, directory))
+    return {(row["left"], row["right"]): row for row in rows}
 
 
 def refused(spec: Mapping[str, Any], spark: SparkSession, folder: Path) -> str:
@@ -113,7 +115,7 @@ def test_its_specification(sample: SampleJob) -> None:
     SchemaMatchingSpec.parse(SchemaMatching.example)
 
 
-@pytest.mark.large  # each stage is carried out four times; the example of a kind is tried each time
+@pytest.mark.large  # each stage is executed four times, with a kind's example each time
 @pytest.mark.timeout(900)
 def test_it_is_interrupted_and_resumed(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
@@ -125,17 +127,17 @@ def test_it_is_interrupted_and_resumed(
 def test_tables_are_matched_by_names_and_values(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
-    found = matched(sample.spec, spark, tmp_path / "run")
-    assert set(found) == {
+    correspondences = matched(sample.spec, spark, tmp_path / "run")
+    assert set(correspondences) == {
         ("first_name", "cst_fname"),
         ("date_of_birth", "cst_dob"),
         ("city", "cst_town"),
     }
-    for row in found.values():
+    for row in correspondences.values():
         assert row["relation"] == "equal"
         assert 0.5 <= row["confidence"] <= 1
-    assert "is short for" in found["date_of_birth", "cst_dob"]["evidence"]
-    assert "of the values" in found["city", "cst_town"]["evidence"]
+    assert "is short for" in correspondences["date_of_birth", "cst_dob"]["evidence"]
+    assert "of the values" in correspondences["city", "cst_town"]["evidence"]
     mapping = reports(tmp_path / "run")["mapping"]
     assert mapping["patch"]["classes"]["right"]["fields"]["city"] == {"type": "string"}
     assert "right.cst_town:city" in mapping["copies"]
@@ -145,21 +147,23 @@ def reports(folder: Path) -> Mapping[str, Any]:
     return RunDirectory(folder).stages["correspondences"].reports
 
 
-def test_decisions_bind_and_teach(sample: SampleJob, spark: SparkSession, tmp_path: Path) -> None:
+def test_decisions_are_binding_and_calibrate_confidences(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
     decisions = [
         {"left": "telephone", "right": "cst_mobile", "accepted": True},
         {"left": "city", "right": "cst_town", "accepted": False},
     ]
-    found = matched({**sample.spec, "decisions": decisions}, spark, tmp_path / "run")
-    assert found["telephone", "cst_mobile"]["confidence"] == 1
-    assert found["telephone", "cst_mobile"]["evidence"].startswith("People accepted it")
-    assert ("city", "cst_town") not in found
+    correspondences = matched({**sample.spec, "decisions": decisions}, spark, tmp_path / "run")
+    assert correspondences["telephone", "cst_mobile"]["confidence"] == 1
+    assert correspondences["telephone", "cst_mobile"]["evidence"].startswith("People accepted it")
+    assert ("city", "cst_town") not in correspondences
     calibration = reports(tmp_path / "run")["calibration"]
     assert calibration["decisions"] == 2
     assert calibration["error_before"] > 0
 
 
-def test_the_background_relates_what_names_do_not(
+def test_the_background_relates_fields_with_different_names(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = [
@@ -167,14 +171,16 @@ def test_the_background_relates_what_names_do_not(
         {"id": 2, "source": "cst mobile", "target": "phone", "relation": "is-a", "confidence": 1.0},
         {"id": 3, "source": "city", "target": "cst town", "relation": "equal", "confidence": 0.9},
     ]
-    spec = {**sample.spec, "background": lines(tmp_path / "words.json", rows)}
-    found = matched(spec, spark, tmp_path / "run")
-    assert found["telephone", "cst_mobile"]["relation"] == "inverse is-a"
-    assert "telephone > phone > cst mobile" in found["telephone", "cst_mobile"]["evidence"]
-    assert "The background says equal" in found["city", "cst_town"]["evidence"]
+    spec = {**sample.spec, "background": ndjson(tmp_path / "words.json", rows)}
+    correspondences = matched(spec, spark, tmp_path / "run")
+    assert correspondences["telephone", "cst_mobile"]["relation"] == "inverse is-a"
+    assert (
+        "telephone > phone > cst mobile" in correspondences["telephone", "cst_mobile"]["evidence"]
+    )
+    assert "The background says equal" in correspondences["city", "cst_town"]["evidence"]
 
 
-def test_json_schemas_are_matched_in_parts_and_many_to_many(
+def test_json_schemas_in_fragments_are_matched_many_to_many(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     left = '{"properties": {"order": {"properties": {"date": {"type": "string"}}}}}'
@@ -185,8 +191,8 @@ def test_json_schemas_are_matched_in_parts_and_many_to_many(
         "assignment": "many_to_many",
         "min_confidence": 0.0,
     }
-    found = matched(spec, spark, tmp_path / "run")
-    assert {("order.date", "ord_date"), ("order.date", "order_dt")} <= set(found)
+    correspondences = matched(spec, spark, tmp_path / "run")
+    assert {("order.date", "ord_date"), ("order.date", "order_dt")} <= set(correspondences)
 
 
 ANATOMY = """
@@ -197,10 +203,10 @@ ANATOMY = """
 """
 
 
-def ontology(side: str, labels: Mapping[str, str], above: Mapping[str, str]) -> str:
+def ontology(side: str, labels: Mapping[str, str], parents: Mapping[str, str]) -> str:
     concepts = (
         f':{name} a owl:Class ; rdfs:label "{label}"'
-        + (f" ; rdfs:subClassOf :{above[name]}" if name in above else "")
+        + (f" ; rdfs:subClassOf :{parents[name]}" if name in parents else "")
         + " ."
         for name, label in labels.items()
     )
@@ -214,7 +220,7 @@ def test_ontologies_are_matched_by_labels_structure_and_background(
     left = ontology(
         "l",
         {"a": "heart valve", "b": "heart", "c": "spleen capsule", "d": "hand", "e": "body"},
-        {"a": "b", "b": "e", "e": "b"},  # in a circle
+        {"a": "b", "b": "e", "e": "b"},  # a cycle
     )
     right = ontology(
         "r",
@@ -234,11 +240,11 @@ def test_ontologies_are_matched_by_labels_structure_and_background(
     spec = {
         "left": {"ontology": text(tmp_path / "left.json", left)},
         "right": {"ontology": text(tmp_path / "right.json", right)},
-        "background": lines(tmp_path / "words.json", rows),
+        "background": ndjson(tmp_path / "words.json", rows),
         "min_confidence": 0.3,
     }
-    found = matched(spec, spark, tmp_path / "run")
-    relations = {pair: row["relation"] for pair, row in found.items()}
+    correspondences = matched(spec, spark, tmp_path / "run")
+    relations = {pair: row["relation"] for pair, row in correspondences.items()}
     assert relations == {
         ("urn:l:a", "urn:r:a"): "equal",
         ("urn:l:b", "urn:r:b"): "equal",
@@ -265,8 +271,8 @@ def test_the_labels_of_ontologies_are_forecast(
 
 
 def test_an_ontology_is_a_background_of_ontologies(spark: SparkSession, tmp_path: Path) -> None:
-    known = ontology("b", {"x": "Manus", "y": "digit of manus"}, {"y": "x"})
-    known += ':x :exactSynonym "hand" . :y :exactSynonym "finger" .'
+    ontology_text = ontology("b", {"x": "Manus", "y": "digit of manus"}, {"y": "x"})
+    ontology_text += ':x :exactSynonym "hand" . :y :exactSynonym "finger" .'
     spec = {
         "left": {"ontology": text(tmp_path / "left.json", ontology("l", {"d": "hands"}, {}))},
         "right": {
@@ -274,31 +280,36 @@ def test_an_ontology_is_a_background_of_ontologies(spark: SparkSession, tmp_path
                 tmp_path / "right.json", ontology("r", {"d": "manus", "e": "finger"}, {})
             )
         },
-        "background": {"ontology": text(tmp_path / "known.json", known)},
+        "background": {"ontology": text(tmp_path / "known.json", ontology_text)},
     }
-    found = matched(spec, spark, tmp_path / "run")
-    assert {pair: row["relation"] for pair, row in found.items()} == {
+    correspondences = matched(spec, spark, tmp_path / "run")
+    assert {pair: row["relation"] for pair, row in correspondences.items()} == {
         ("urn:l:d", "urn:r:d"): "equal",
         ("urn:l:d", "urn:r:e"): "inverse is-a",
     }
-    assert "the background knows both as “urn:b:x”" in found["urn:l:d", "urn:r:d"]["evidence"]
+    assert (
+        "the background knows both as “urn:b:x”"
+        in correspondences["urn:l:d", "urn:r:d"]["evidence"]
+    )
 
 
-def test_rows_and_ontologies_are_known_together(
+def test_rows_and_ontologies_form_one_background(
     sample: SampleJob, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
         {"id": 1, "source": "city", "target": "cst town", "relation": "equal", "confidence": 0.9}
     ]
-    known = ontology("b", {"x": "telephone"}, {}) + ':x :exactSynonym "cst mobile" .'
+    ontology_text = ontology("b", {"x": "telephone"}, {}) + ':x :exactSynonym "cst mobile" .'
     background = [
-        lines(tmp_path / "words.json", rows),
-        {"ontology": text(tmp_path / "known.json", known)},
+        ndjson(tmp_path / "words.json", rows),
+        {"ontology": text(tmp_path / "known.json", ontology_text)},
     ]
     spec = {**sample.spec, "background": background}
-    found = matched(spec, spark, tmp_path / "run")
-    assert "telephone > urn:b:x > cst mobile" in found["telephone", "cst_mobile"]["evidence"]
-    assert "city > cst town" in found["city", "cst_town"]["evidence"]
+    correspondences = matched(spec, spark, tmp_path / "run")
+    assert (
+        "telephone > urn:b:x > cst mobile" in correspondences["telephone", "cst_mobile"]["evidence"]
+    )
+    assert "city > cst town" in correspondences["city", "cst_town"]["evidence"]
     monkeypatch.setattr("spark_jobs.matching.schemas.stages.MAX_STATEMENTS", 2)
     assert "background 2 states too much" in refused(spec, spark, tmp_path / "bounded")
     broken = [background[0], {"ontology": text(tmp_path / "broken.json", "<rdf:RDF")}]
@@ -316,7 +327,7 @@ def test_rows_and_ontologies_are_known_together(
         ([[{"class": "words"}]], "/background/0"),
     ],
 )
-def test_a_background_that_is_none_is_refused_where_it_is(background: Any, pointer: str) -> None:
+def test_an_invalid_background_is_refused_with_its_location(background: Any, pointer: str) -> None:
     with pytest.raises(SpecInvalid) as error:
         SchemaMatchingSpec.parse({**SchemaMatching.example, "background": background})
     assert error.value.pointer == pointer
@@ -327,10 +338,10 @@ def test_columns_of_mixed_types_and_in_other_scripts_are_matched(
 ) -> None:
     mixed: Sequence[Any] = [1, "x", None, "2.5", "", "東京"]
     rows = [{"id": n, "名前": value, "пусто": None, "a.b `c`": n} for n, value in enumerate(mixed)]
-    left = {"table": lines(tmp_path / "left.json", rows)}
-    right = {"table": lines(tmp_path / "right.json", rows)}
-    found = matched({"left": left, "right": right}, spark, tmp_path / "run")
-    assert {("名前", "名前"), ("a.b `c`", "a.b `c`")} <= set(found)
+    left = {"table": ndjson(tmp_path / "left.json", rows)}
+    right = {"table": ndjson(tmp_path / "right.json", rows)}
+    correspondences = matched({"left": left, "right": right}, spark, tmp_path / "run")
+    assert {("名前", "名前"), ("a.b `c`", "a.b `c`")} <= set(correspondences)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +351,7 @@ def test_columns_of_mixed_types_and_in_other_scripts_are_matched(
         ("feedback", {"left": "a", "right": "b", "accepted": "perhaps"}, "row 1"),
     ],
 )
-def test_rows_that_say_nothing_are_refused(
+def test_invalid_background_and_feedback_rows_are_refused(
     sample: SampleJob,
     spark: SparkSession,
     tmp_path: Path,
@@ -348,7 +359,7 @@ def test_rows_that_say_nothing_are_refused(
     document: Mapping[str, Any],
     reason: str,
 ) -> None:
-    source = lines(tmp_path / "rows.json", [{"id": "1", **document}])
+    source = ndjson(tmp_path / "rows.json", [{"id": "1", **document}])
     assert reason in refused({**sample.spec, member: source}, spark, tmp_path / "run")
 
 

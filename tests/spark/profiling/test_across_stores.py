@@ -55,14 +55,16 @@ async def test_columns_on_postgresql_and_mongodb(
         assert ending.result is not None
         rows, _ = ResultFiles(directory.frame(ending.result)).page((0, 0), 100)
         sides = ("dependent_table", "dependent", "referenced_table", "referenced")
-        found = [[row[side] for side in sides] for row in rows]
-        assert sorted(found) == [
+        inclusions = [[row[side] for side in sides] for row in rows]
+        assert sorted(inclusions) == [
             ["notes", ["about[]"], "people", ["id"]],
             ["notes", ["number"], "people", ["number"]],  # 4.0 on MongoDB is 4 on PostgreSQL
             ["notes", ["person"], "people", ["id"]],
         ]
         proposals = directory.stages["inclusions"].reports["references"]["proposals"]
-        (accepted,) = (one for one in proposals if one["dependent"] == "notes.person")
+        (accepted,) = (
+            proposal for proposal in proposals if proposal["dependent"] == "notes.person"
+        )
         document = {"classes": json.loads(json.dumps(classes))}
         patched: Any = merge_patch(document, accepted["patch"])
         await running.mediator.control.set_schema(database, patched)

@@ -1,4 +1,4 @@
-"""The canonical form of numbers that are texts."""
+"""The canonical form of numbers in text form."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def normalised(spark: SparkSession, *texts: str) -> list[str]:
     return [row[0] for row in cells.select(form).collect()]
 
 
-def test_zeros_at_the_end_of_a_fraction_are_left_out(spark: SparkSession) -> None:
+def test_trailing_zeros_of_a_fraction_are_removed(spark: SparkSession) -> None:
     assert normalised(spark, *FORMS) == [*FORMS.values()]
 
 
-def test_a_long_number_takes_no_longer_than_its_length(spark: SparkSession) -> None:
-    """A million zeros before the last digit: tried as the end from each, they take for hours."""
+def test_a_long_number_is_normalised_in_linear_time(spark: SparkSession) -> None:
+    """A million zeros before the last digit: a pattern that backtracks would take hours."""
     number = f"0.{'0' * 1_000_000}1"
     assert normalised(spark, number, f"{number}00") == [number, number]

@@ -1,4 +1,4 @@
-"""Texts that are compared without case, and without blanks at either end."""
+"""Texts compared case-insensitively and without surrounding blanks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMS: Final = {
 }
 
 
-def test_blanks_at_either_end_do_not_make_a_number_or_a_time_a_text(spark: SparkSession) -> None:
+def test_numbers_and_times_are_recognised_despite_surrounding_blanks(spark: SparkSession) -> None:
     cells = spark.createDataFrame([(text,) for text in FORMS], "cell string")
     form = normalise(f.col("cell"), CellType.TEXT, ValueRule(fold=True))
     assert [row[0] for row in cells.select(form).collect()] == [*FORMS.values()]
@@ -28,11 +28,11 @@ def test_blanks_at_either_end_do_not_make_a_number_or_a_time_a_text(spark: Spark
 
 def values_in(spark: SparkSession, rule: ValueRule, *texts: str) -> list[str]:
     cells = spark.createDataFrame([(text,) for text in texts], "cell string")
-    there = has_value(f.col("cell"), f.lit(CellType.TEXT.value), rule)
-    return [row[0] for row in cells.where(there).collect()]
+    condition = has_value(f.col("cell"), f.lit(CellType.TEXT.value), rule)
+    return [row[0] for row in cells.where(condition).collect()]
 
 
-def test_blanks_at_either_end_do_not_make_a_null_a_value(spark: SparkSession) -> None:
+def test_nulls_are_recognised_despite_surrounding_blanks(spark: SparkSession) -> None:
     texts = ("", " ", " - ", "n/a ", "x")
     assert values_in(spark, ValueRule(nulls=("", " -"), fold=True), *texts) == ["n/a ", "x"]
     assert values_in(spark, ValueRule(nulls=("", "-")), *texts) == [*texts[1:]]

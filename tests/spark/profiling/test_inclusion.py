@@ -43,7 +43,7 @@ Thriller,5,Eddie van Halen
 Back in Black,1,AC/DC
 Back in Black,6,AC/DC
 """
-SIX: set[tuple[str, ...]] = {
+UNARY: set[tuple[str, ...]] = {
     ("album", "track_alb"),
     ("track_alb", "album"),
     ("album", "title"),
@@ -54,8 +54,8 @@ SIX: set[tuple[str, ...]] = {
 KIND = "profile.ind"
 
 
-def written(folder: Path, **tables: str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Write tables, as CSV or as objects, and return them as inputs."""
+def write_inputs(folder: Path, **tables: str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Write tables as CSV or JSON lines; return them as inputs."""
     inputs = {}
     for name, rows in tables.items():
         path = folder / f"{name}.{'csv' if isinstance(rows, str) else 'json'}"
@@ -81,19 +81,19 @@ class Profile:
         return {(*row["dependent"], *row["referenced"]) for row in self.rows}
 
     def between(self, *tables: str) -> set[tuple[str, ...]]:
-        """The pairs within some of the tables."""
+        """Return the pairs within the given tables."""
         sides = ("dependent_table", "referenced_table")
         rows = (row for row in self.rows if all(row[side] in tables for side in sides))
         return {(*row["dependent"], *row["referenced"]) for row in rows}
 
     def column(self, name: str) -> dict[str, Any]:
-        (found,) = (one for one in self.reports["columns"]["columns"] if one["column"] == name)
-        return dict(found)
+        (column,) = (c for c in self.reports["columns"]["columns"] if c["column"] == name)
+        return dict(column)
 
 
 @pytest.fixture
 def sample(tmp_path: Path) -> SampleJob:
-    inputs = written(tmp_path, tracks=TRACKS, artists=ARTISTS)
+    inputs = write_inputs(tmp_path, tracks=TRACKS, artists=ARTISTS)
     return SampleJob(KIND, {"inputs": inputs, "arity": 2, "candidates": 50}, ordered=True)
 
 
@@ -111,12 +111,12 @@ def test_it_is_interrupted_and_resumed(
 
 
 @pytest.mark.connect
-def test_the_example_of_the_paper_has_six(spark: SparkSession, tmp_path: Path) -> None:
-    inputs = written(tmp_path, tracks=TRACKS, artists=ARTISTS)
+def test_the_papers_example_has_six_unary_inclusions(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = write_inputs(tmp_path, tracks=TRACKS, artists=ARTISTS)
     profile = Profile(spark, tmp_path, {"inputs": inputs, "arity": 2})
     unary: set[tuple[str, ...]] = {pair for pair in profile.pairs if len(pair) == 2}
-    assert unary == SIX
-    # Of two columns: each track of an artist is one of the tracks, and the other way round.
+    assert unary == UNARY
+    # Binary: the tracks of both tables are the same.
     assert profile.pairs - unary == {
         ("album", "position", "track_alb", "track_pos"),
         ("track_alb", "track_pos", "album", "position"),
@@ -125,7 +125,7 @@ def test_the_example_of_the_paper_has_six(spark: SparkSession, tmp_path: Path) -
 
 
 def cells_of(columns: Sequence[Sequence[str | None]]) -> list[tuple[int, int, int]]:
-    """Cells as keys: whatever is injective does."""
+    """Return cells as keys: any injective mapping does."""
     return [
         (number, hash(value), 0)
         for number, column in enumerate(columns)
@@ -208,22 +208,22 @@ FORMS: dict[str, str | list[dict[str, Any]]] = {
     "plain": [{"text": "b\0"}],
     "calls": "phone,n\n030-12,9\n030-12,10\n040-3,\n",
 }
-"""Tables that are looked at each by itself, or with its neighbour; one run profiles all."""
+"""Tables that tests use alone or in pairs; one run profiles all of them."""
 
 
 @pytest.fixture(scope="module")
 def forms(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Profile:
     folder = tmp_path_factory.mktemp("forms")
-    return Profile(spark, folder, {"inputs": written(folder, **FORMS)})
+    return Profile(spark, folder, {"inputs": write_inputs(folder, **FORMS)})
 
 
 def test_values_of_one_meaning_are_equal_across_forms(forms: Profile) -> None:
-    found = forms.between("texts", "typed")
-    assert {("as_text", "number"), ("price_text", "price"), ("at_text", "at")} <= found
-    assert not {pair for pair in found if {"code", "seven"} & {*pair}}
+    pairs = forms.between("texts", "typed")
+    assert {("as_text", "number"), ("price_text", "price"), ("at_text", "at")} <= pairs
+    assert not {pair for pair in pairs if {"code", "seven"} & {*pair}}
 
 
-def test_a_boolean_is_no_number(forms: Profile) -> None:
+def test_a_boolean_is_not_a_number(forms: Profile) -> None:
     assert forms.between("flags") == set()
     assert forms.column("flag")["types"] == {"boolean": 4}
 
@@ -242,14 +242,14 @@ def test_nested_values_have_paths(forms: Profile) -> None:
     assert forms.column("notes.deep[].z")["values"] == 0
 
 
-def test_what_reports_cannot_hold_is_replaced(forms: Profile) -> None:
+def test_characters_that_reports_cannot_hold_are_replaced(forms: Profile) -> None:
     assert forms.column("json.a\ufffd")["top"] == [{"value": "b\ufffd", "share": 1.0}]
     assert forms.column("text")["max"] == "b\ufffd"
     replaced = {("json.a\ufffd", "text"), ("text", "json.a\ufffd")}
     assert forms.between("opened", "plain") == replaced
 
 
-def test_what_columns_hold_is_reported(forms: Profile) -> None:
+def test_the_content_of_columns_is_reported(forms: Profile) -> None:
     phone, number = forms.column("phone"), forms.column("n")
     assert phone["patterns"] == [{"value": "9-9", "share": 1.0}]
     assert phone["top"][0] == {"value": "030-12", "share": pytest.approx(2 / 3)}
@@ -257,7 +257,7 @@ def test_what_columns_hold_is_reported(forms: Profile) -> None:
 
 
 def test_some_values_may_be_missing(spark: SparkSession, tmp_path: Path) -> None:
-    inputs = written(tmp_path, a="x\n1\n2\n3\n9\n", b="y\n1\n2\n3\n4\n5\n")
+    inputs = write_inputs(tmp_path, a="x\n1\n2\n3\n9\n", b="y\n1\n2\n3\n4\n5\n")
     assert Profile(spark, tmp_path, {"inputs": inputs}).rows == []
     (tmp_path / "more").mkdir()
     (row,) = Profile(spark, tmp_path / "more", {"inputs": inputs, "error": 0.25}).rows
@@ -270,7 +270,7 @@ def test_a_reference_ranks_before_a_chance_inclusion(spark: SparkSession, tmp_pa
     orders = "number,customer_id,stars\n" + "".join(
         f"{n + 1000},{n % 30 + 1},{n % 5 + 1}\n" for n in range(60)
     )
-    inputs = written(tmp_path, customers=customers, orders=orders)
+    inputs = write_inputs(tmp_path, customers=customers, orders=orders)
     profile = Profile(spark, tmp_path, {"inputs": inputs})
     assert profile.rows[0]["dependent_table"] == "orders"
     assert profile.rows[0]["dependent"] == ["customer_id"]
@@ -279,8 +279,8 @@ def test_a_reference_ranks_before_a_chance_inclusion(spark: SparkSession, tmp_pa
     assert "patch" not in proposal
 
 
-def test_a_column_of_one_name_proposes_a_blocking_rule(spark: SparkSession, tmp_path: Path) -> None:
-    inputs = written(tmp_path, a="email\nx@y\n", b="email\nx@y\nz@y\n")
+def test_columns_with_one_name_propose_a_blocking_rule(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = write_inputs(tmp_path, a="email\nx@y\n", b="email\nx@y\nz@y\n")
     profile = Profile(spark, tmp_path, {"inputs": inputs})
     (job,) = profile.reports["blocking"]["jobs"]
     assert parse_job(job).spec.blocking[0].name == "email"
@@ -290,7 +290,7 @@ def test_too_many_columns_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_jobs.profiling.columns.MAX_COLUMNS", 2)
-    job = SampleJob(KIND, {"inputs": written(tmp_path, t="a,b,c\n1,2,3\n")}).job
+    job = SampleJob(KIND, {"inputs": write_inputs(tmp_path, t="a,b,c\n1,2,3\n")}).job
     run = RunAttempt(
         job, RunDirectory(tmp_path / "run"), LazySession.of(spark), read_input, Control()
     )
@@ -304,8 +304,8 @@ def test_a_million_distinct_values(spark: SparkSession) -> None:
     numbers = spark.range(1_000_000)
     key = f.xxhash64("id"), f.xxhash64(f.lit(1), "id")
     high, low = key[0].alias("high"), key[1].alias("low")
-    every = numbers.select(f.lit(0).alias("column"), high, low)
-    some = numbers.where("id % 3 = 0").select(f.lit(1).alias("column"), high, low)
-    common = overlaps(every.union(some), 2)
+    all_cells = numbers.select(f.lit(0).alias("column"), high, low)
+    third = numbers.where("id % 3 = 0").select(f.lit(1).alias("column"), high, low)
+    common = overlaps(all_cells.union(third), 2)
     (row,) = inclusions(common, 0.0).collect()
     assert (row["a"], row["b"], row["distinct_dependent"]) == (1, 0, 333_334)

@@ -1,4 +1,4 @@
-"""Classes as inputs: read in partitions, from one system or from two at once."""
+"""Classes as inputs: read in partitions, from one system or two."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PeopleDatabase:
 async def people(
     job_systems: list[SystemConfig], spark: SparkSession, job_catalogue: str
 ) -> AsyncIterator[PeopleDatabase]:
-    """People in one system, and people whose groups are split over two."""
+    """A class in one system, and a class whose groups are split over two."""
     async with service(job_systems, job_catalogue) as running:
         await running.favour()
         yield PeopleDatabase(await fill(running), spark)

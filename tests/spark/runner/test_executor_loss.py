@@ -1,4 +1,4 @@
-"""A run on a cluster goes on when one of its executors is killed, and comes to the same result."""
+"""A run on a cluster continues after one of its executors is killed, with the same result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEOPLE: Final = 300
 
 
 def encoded(party: str, flips: int) -> Iterator[str]:
-    """One owner's records as lines of CSV; the other's differ in two bits of 64."""
+    """Yield one owner's records as CSV lines; the other owner's differ in two bits of 64."""
     yield "id,clk"
     for n in range(1, PEOPLE + 1):
         bits = (0x0F1E2D3C4B5A6978 * n) % 2**64 ^ flips
@@ -37,11 +37,11 @@ def sample(tmp_path: Path) -> SampleJob:
     return SampleJob("linkage.private", {**sources, "threshold": "4/5"}, ordered=True)
 
 
-@pytest.mark.timeout(900)  # five processes of Spark start, on a machine that may be busy
-async def test_a_run_outlives_an_executor(
+@pytest.mark.timeout(900)  # five Spark processes start, perhaps on a busy machine
+async def test_a_run_survives_the_loss_of_an_executor(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """It is killed during a task, which another executor repeats."""
+    """The executor is killed during a task, which another executor repeats."""
     expected = run_sample(sample, spark, RunDirectory(tmp_path / "whole"))
     assert len(expected) >= PEOPLE
     pauses = Pauses.start(tmp_path / "pauses")
@@ -55,5 +55,5 @@ async def test_a_run_outlives_an_executor(
         pauses.end()
         assert await run.process.wait() == 0, run.log
         assert run.out.read_text().splitlines() == expected
-        by = {process for which, process in pauses.tasks() if which == partition}
-        assert len(by) > 1, "the task was carried out again"
+        processes = {process for number, process in pauses.tasks() if number == partition}
+        assert len(processes) > 1, "the task was not repeated"

@@ -1,4 +1,4 @@
-"""Kept frames: what Spark has written or this process, read by either one."""
+"""Stored frames: Spark or this process writes them, and either reads them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ ROW = "named_struct('x', cast(1.50 as decimal(9, 2)), 'l', array(timestamp '2026
 
 
 def jobs(spark: SparkSession) -> int:
-    """How many jobs the session has started."""
+    """Return the number of jobs that the session has started."""
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
-def test_a_frame_of_spark_is_read_as_it_was_written_and_no_job_looks_for_its_schema(
+def test_a_frame_of_spark_is_read_as_written_without_a_job_for_its_schema(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    written = spark.range(3).selectExpr("id", "cast(id AS string) AS s", ROW)
-    write_frame(written, tmp_path / "kept")
+    frame = spark.range(3).selectExpr("id", "cast(id AS string) AS s", ROW)
+    write_frame(frame, tmp_path / "kept")
     before = jobs(spark)
     read = read_frame(spark, tmp_path / "kept")
     assert jobs(spark) == before
     assert read.schema == spark.read.parquet(str(tmp_path / "kept")).schema
-    assert jobs(spark) > before, "else the jobs of a session are not seen here"
-    assert sorted(read.collect()) == sorted(written.collect())
+    assert jobs(spark) > before, "otherwise this test cannot count the session's jobs"
+    assert sorted(read.collect()) == sorted(frame.collect())
 
 
 def test_a_table_of_this_process_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -40,28 +40,28 @@ def test_a_table_of_this_process_is_read_by_spark(spark: SparkSession, tmp_path:
     assert frame_rows(tmp_path / "kept") == len(rows)
 
 
-@pytest.mark.parametrize("most", [0, 10], ids=["by spark", "here"])
+@pytest.mark.parametrize("max_local_ids", [0, 10], ids=["by spark", "here"])
 @pytest.mark.parametrize(
-    ("ids", "wrong"), [("'a', 'b', 'a'", ["a"]), ("'a', null", [None]), ("'a', 'b'", [])]
+    ("ids", "invalid"), [("'a', 'b', 'a'", ["a"]), ("'a', null", [None]), ("'a', 'b'", [])]
 )
-def test_ids_that_are_missing_or_doubled_are_found(
-    most: int,
+def test_missing_and_duplicate_ids_are_found(
+    max_local_ids: int,
     ids: str,
-    wrong: list[str | None],
+    invalid: list[str | None],
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(frames, "LOCAL_IDS", most)
+    monkeypatch.setattr(frames, "LOCAL_IDS", max_local_ids)
     write_frame(spark.sql(f"SELECT explode(array({ids})) AS id"), tmp_path / "kept")
     before = jobs(spark)
-    assert invalid_id(spark, tmp_path / "kept") == wrong
-    assert (jobs(spark) > before) is (most == 0)
+    assert invalid_id(spark, tmp_path / "kept") == invalid
+    assert (jobs(spark) > before) is (max_local_ids == 0)
 
 
-def test_a_directory_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_is_not_a_glob_pattern(spark: SparkSession, tmp_path: Path) -> None:
     for name, id_ in (("run1", "other"), (r"run[1]{a,b}*?", "own")):
         (tmp_path / name).mkdir()
         write_frame(pa.table({"id": [id_]}), tmp_path / name / "kept")
-    kept = tmp_path / r"run[1]{a,b}*?" / "kept"
-    assert [row["id"] for row in read_frame(spark, kept).collect()] == ["own"]
+    frame = tmp_path / r"run[1]{a,b}*?" / "kept"
+    assert [row["id"] for row in read_frame(spark, frame).collect()] == ["own"]

@@ -21,16 +21,16 @@ from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes
 
 
 class FillingControl(Control):
-    """The disk is full from the beginning of a stage on."""
+    """Fills the disk when a stage starts."""
 
     def __init__(self, stage: str, writers: list[int]) -> None:
         super().__init__()
-        self._victim = stage
+        self._stage = stage
         self._writers = writers
 
     def start(self, name: str) -> None:
         super().start(name)
-        if name == self._victim:
+        if name == self._stage:
             allow(self._writers, LIMIT)
 
 
@@ -38,16 +38,16 @@ class FillingControl(Control):
     ("stage", "writers"),
     [("read records", spark_processes), ("count", spark_processes), ("forecast", this_process)],
 )
-def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
+def test_a_full_disk_fails_a_run_which_resumes_once_there_is_space(
     spark: SparkSession, tmp_path: Path, stage: str, writers: Callable[[], list[int]]
 ) -> None:
     people = tmp_path / "people.csv"
     people.write_text("id,city\n" + "".join(f"{n},c{n % 7}\n" for n in range(100)))
     sample = SampleJob("example.count", {"records": {"file": str(people)}, "field": "city"})
     expected = run_sample(sample, spark, RunDirectory(tmp_path / "whole"))
-    full = writers()
-    control = FillingControl(stage, full)
-    with restored_limit(full):
+    pids = writers()
+    control = FillingControl(stage, pids)
+    with restored_limit(pids):
         run = RunAttempt(
             sample.job, RunDirectory(tmp_path / "run"), LazySession.of(spark), read_input, control
         )
@@ -59,16 +59,16 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
     assert run_sample(sample, spark, RunDirectory(tmp_path / "run")) == expected
 
 
-@pytest.mark.large  # two sessions of Spark start
+@pytest.mark.large  # two Spark sessions start
 @pytest.mark.timeout(300)
 def test_a_full_disk_at_the_first_write_breaks_no_session(tmp_path: Path) -> None:
-    """A codec that must be unpacked is lost to its JVM, and the run reports it; ours is not."""
+    """The JVM cannot retry unpacking a codec, and the run reports that; ours needs no unpacking."""
     command = [sys.executable, "-m", "tests.spark.first_write", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, check=True)
-    first, again, foreign, broken = orjson.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, check=True)
+    first, retried, unpacked, retried_unpacked = orjson.loads(process.stdout)
     assert (first["state"], first["spoilt"]) == ("failed", False)
     assert "The disk is full" in first["reasons"][0]
-    assert again["state"] == "done"
-    for ending in (foreign, broken):
+    assert retried["state"] == "done"
+    for ending in (unpacked, retried_unpacked):
         assert (ending["state"], ending["spoilt"]) == ("failed", True)
         assert "could not unpack a library" in ending["reasons"][0]

@@ -1,4 +1,4 @@
-"""The worked example keeps to what every kind must keep to, classic and over Spark Connect."""
+"""The worked example passes the conformance checks of job kinds, classic and over Connect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_is_interrupted_and_resumed(
     check_interrupted(sample, spark, tmp_path / "runs")
 
 
-def test_stages_of_another_job_are_not_taken_up(
+def test_stages_of_another_job_are_not_reused(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
     expected = run_sample(sample, spark, RunDirectory(tmp_path / "run"))

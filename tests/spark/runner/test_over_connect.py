@@ -1,4 +1,4 @@
-"""The same jobs over a Spark Connect server that is started here."""
+"""Runs the tests marked `connect` on a Spark Connect server that this module starts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.skipif(
-    "PORTOLAN_TEST_SPARK" in os.environ, reason="these tests are the ones that it starts"
+    "PORTOLAN_TEST_SPARK" in os.environ, reason="this module starts that server and those tests"
 )
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """Where a Spark Connect server listens."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
+    """URL of a Spark Connect server."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
     conf = {"spark.connect.grpc.binding.port": port, "spark.ui.enabled": "false"}
     options = [
         argument for name, value in conf.items() for argument in ("--conf", f"{name}={value}")
@@ -61,9 +61,9 @@ def listens(port: int) -> bool:
     return True
 
 
-@pytest.mark.timeout(900)  # a server and a session start, on a machine that may be busy
-def test_jobs_do_the_same_over_connect(server: str) -> None:
-    done = subprocess.run(
+@pytest.mark.timeout(900)  # a server and a session start, perhaps on a busy machine
+def test_jobs_have_the_same_results_over_connect(server: str) -> None:
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "connect", "-p", "no:cacheprovider", "."],
         cwd=Path(__file__).parent,
         env={**os.environ, "PORTOLAN_TEST_SPARK": server, "PYTHONPATH": str(ROOT)},
@@ -71,4 +71,4 @@ def test_jobs_do_the_same_over_connect(server: str) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-5_000:]
+    assert process.returncode == 0, process.stdout[-5_000:]

@@ -1,4 +1,4 @@
-"""The Python processes of Spark: what each task of them costs whatever it does."""
+"""Spark's Python workers: the fixed cost of a task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _archives(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"archive": pa.array(archives, pa.string())})
 
 
-def test_tasks_import_nothing_from_archives_whose_lists_they_would_read_each_time(
+def test_tasks_import_nothing_from_archives_which_each_task_would_index(
     spark: SparkSession,
 ) -> None:
     assert spark.range(0, 1, 1, 1).mapInArrow(_archives, "archive string").collect() == []

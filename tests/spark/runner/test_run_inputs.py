@@ -1,4 +1,4 @@
-"""Inputs that cannot be worked on, limits, and dry runs: reported in a sentence."""
+"""Unfit inputs, limits and dry runs: each is reported in a sentence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def execute(
         ("p.parquet", "no", "An input file is not in its declared format."),
     ],
 )
-def test_inputs_that_are_unfit(
+def test_unfit_inputs_are_reported(
     spark: SparkSession, tmp_path: Path, name: str, text: str, reason: str
 ) -> None:
     file = tmp_path / name
@@ -63,7 +63,9 @@ def test_a_missing_file_is_reported(spark: SparkSession, tmp_path: Path) -> None
     ("name", "text"),
     [("p.json", '{{"id": 1, "city": "{}"}}\n'), ("p.csv", 'id,a,city\n1,"x\ny",{}\n')],
 )
-def test_a_path_is_no_pattern(spark: SparkSession, tmp_path: Path, name: str, text: str) -> None:
+def test_a_path_is_not_a_glob_pattern(
+    spark: SparkSession, tmp_path: Path, name: str, text: str
+) -> None:
     for folder, city in (("run1", "Bonn"), ("run[1]{a,b}*?", "Ulm")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).write_text(text.format(city))
@@ -73,7 +75,7 @@ def test_a_path_is_no_pattern(spark: SparkSession, tmp_path: Path, name: str, te
     assert [row["value"] for row in rows] == ["Ulm"]
 
 
-def test_no_rows_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_input_gives_an_empty_result(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,city\n")
     ending, _ = execute(spark, tmp_path / "p.csv")
     assert (ending.state, ending.rows) == ("done", 0)
@@ -87,17 +89,15 @@ def test_limits_stop_a_run_before_its_first_stage(spark: SparkSession, tmp_path:
     assert "count" not in directory.stages
 
 
-def test_a_forecast_has_the_time_that_spark_takes_for_stages_without_work(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_forecast_includes_the_overhead_of_stages(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,city\n")
     ending, directory = execute(spark, tmp_path / "p.csv", limits={"time_s": 1e-9})
     assert (ending.state, ending.forecast is not None) == ("stopped", True)
     assert ending.reasons[0].startswith("time_s: ")
     overhead_s = stage_overhead_s(spark, tmp_path / "not measured again")
     assert ending.forecast == Forecast({"records": 0}, time_s=2 * overhead_s, notes=NO_ROWS)
-    kept = {stage.directory for stage in directory.stages.values()}
-    assert {path.name for path in (directory.path / "stages").iterdir()} == kept - {None}
+    directories = {stage.directory for stage in directory.stages.values()}
+    assert {path.name for path in (directory.path / "stages").iterdir()} == directories - {None}
 
 
 def test_a_dry_run_ends_with_the_forecast(spark: SparkSession, tmp_path: Path) -> None:

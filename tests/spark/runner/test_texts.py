@@ -1,4 +1,4 @@
-"""Values as texts, and their hashes, without Spark: what Spark gives."""
+"""Values as texts, and their hashes: computed without Spark, and equal to Spark's."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
     numbers = np.arange(rows, dtype=np.int64) * (2**61 + 1) - 5
     table = pa.table({"i": np.arange(rows, dtype=np.int32) - 3, "t": TEXTS, "n": numbers})
     expected = spark.createDataFrame(table).select(f.xxhash64("i", "t", "n", "t"))
-    texts = pa.array(["before", *TEXTS])[1:]  # a slice, as columns of batches are
+    texts = pa.array(["before", *TEXTS])[1:]  # a slice, like the columns of batches
     hashes = with_texts(with_ints(initial_hashes(rows), table.column("i").to_numpy()), texts)
     hashes = with_texts(with_longs(hashes, numbers), texts)
     assert hashes.view(np.int64).tolist() == [row[0] for row in expected.collect()]

@@ -1,4 +1,4 @@
-"""A worker on a real catalogue: runs are done, cancelled, given back, and survive their worker."""
+"""A worker on a real catalogue: runs are executed, cancelled, released and resumed by another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.faults.conditions import WITHIN_S, eventually
 from tests.spark.office import JOB, ClassStandIn, Office, people
 
 
-async def test_runs_are_done(office: Office) -> None:
+async def test_runs_are_executed(office: Office) -> None:
     run, dry = await office.submit(), await office.submit(dry_run=True)
     small = await office.submit({**JOB, "limits": {"rows": 2}})
     unknown = await office.submit({**JOB, "kind": "example.none"})
@@ -39,9 +39,9 @@ async def test_runs_are_done(office: Office) -> None:
         assert done.outcome["forecast"]["rows"] == {"records": 3}
         assert {stage["state"] for stage in done.progress["stages"]} == {"done"}
         assert done.progress["counters"] == {"values": 2}
-        looked_at = await office.ended(dry)
-        assert looked_at.state == "done"
-        assert "result" not in looked_at.outcome
+        dry_ended = await office.ended(dry)
+        assert dry_ended.state == "done"
+        assert "result" not in dry_ended.outcome
         stopped = await office.ended(small)
         assert stopped.state == "stopped"
         assert "2 are allowed" in stopped.outcome["reasons"][0]
@@ -52,20 +52,20 @@ async def test_runs_are_done(office: Office) -> None:
 async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
     office: Office,
 ) -> None:
-    """The class may be another one than when the job was submitted."""
+    """The class can have changed since the job was submitted."""
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     async with office.worker(writer=ClassStandIn("there is no field rows")):
         failed = await office.ended(run)
     assert (failed.state, failed.outcome["reasons"]) == ("failed", ["there is no field rows"])
     assert failed.progress["stages"] == []
     await office.runs.resume("club", run)
-    async with office.worker(writer=(written := ClassStandIn())):
+    async with office.worker(writer=(target := ClassStandIn())):
         assert (await office.ended(run)).state == "done"
-    assert len(written.rows) == 2
+    assert len(target.rows) == 2
 
 
-async def test_a_result_has_one_name_until_it_is_made_anew(office: Office) -> None:
-    """By its name a class knows writes of it that it has had already."""
+async def test_a_result_keeps_its_name_until_it_is_recomputed(office: Office) -> None:
+    """The class recognises repeated writes of a result by its name."""
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     writer = ClassStandIn(failure="no room")
     for lost in (False, True, False):
@@ -77,13 +77,13 @@ async def test_a_result_has_one_name_until_it_is_made_anew(office: Office) -> No
     writer.failure = None
     async with office.worker(writer=writer):
         assert (await office.ended(run)).state == "done"
-    first, kept, anew, last = writer.results
-    assert first == kept
-    assert anew == last != first
+    first, second, recomputed, last = writer.results
+    assert first == second
+    assert recomputed == last != first
 
 
 def endless(spark: SparkSession, input_: Input) -> DataFrame:
-    """An input that is too large to read in time."""
+    """Return an input that is never read to its end."""
 
     def sleep(batches: Any) -> Any:
         import time
@@ -95,15 +95,15 @@ def endless(spark: SparkSession, input_: Input) -> DataFrame:
     return people(spark, input_).mapInArrow(sleep, "id string, city string")
 
 
-def unpacked(_spark: SparkSession, _wanted: Input) -> DataFrame:
-    """Spark's error for a codec that it could not unpack, however much space is free later."""
+def failing_codec(_spark: SparkSession, _input: Input) -> DataFrame:
+    """Raise Spark's lasting error for a codec that it once could not unpack."""
     raise RuntimeError("Could not initialize class org.xerial.snappy.Snappy")
 
 
 async def test_a_broken_session_is_replaced_and_its_run_resumes(office: Office) -> None:
     run = await office.submit()
     with pytest.raises(SessionDied):
-        async with office.worker(unpacked):
+        async with office.worker(failing_codec):
             await office.ended(run)
     failed = await office.find(run)
     assert failed.state == "failed"
@@ -113,18 +113,18 @@ async def test_a_broken_session_is_replaced_and_its_run_resumes(office: Office) 
         assert len(office.rows(await office.ended(run))) == 2
 
 
-async def test_a_run_that_needs_spark_is_released_where_there_is_none(office: Office) -> None:
+async def test_a_run_that_needs_spark_is_released_by_a_worker_without_it(office: Office) -> None:
     def missing() -> SparkSession:
         raise SparkUnavailable("there is no Java", "install some")
 
-    async def is_given_back() -> bool:
-        found = await office.find(run)
-        return found.attempt == 1 and found.state == "queued"
+    async def is_released() -> bool:
+        stored = await office.find(run)
+        return stored.attempt == 1 and stored.state == "queued"
 
     run = await office.submit()
     with pytest.raises(SparkUnavailable):
         async with office.worker(session=LazySession(missing)):
-            await eventually(is_given_back)
+            await eventually(is_released)
     async with office.worker():
         assert (await office.ended(run)).state == "done"
 
@@ -151,7 +151,7 @@ async def test_a_run_that_sleeps_is_cancelled(office: Office) -> None:
         assert len(office.rows(await office.ended(run))) == 2
 
 
-async def test_a_worker_that_is_to_end_gives_its_run_back(office: Office) -> None:
+async def test_a_stopping_worker_releases_its_run(office: Office) -> None:
     run = await office.submit()
     async with office.worker(endless, drain_s=0.0) as ending:
         await eventually(reading(office, run))
@@ -161,8 +161,8 @@ async def test_a_worker_that_is_to_end_gives_its_run_back(office: Office) -> Non
         assert (await office.ended(run)).state == "done"
 
 
-async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Office) -> None:
-    run, held = await office.submit(), HeldRuns(office.catalogue)
+async def test_a_held_run_is_released_and_resumes_later(office: Office) -> None:
+    run, held_runs = await office.submit(), HeldRuns(office.catalogue)
     rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
 
     async def is_released() -> bool:
@@ -170,16 +170,16 @@ async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Off
 
     async with office.worker(endless):
         await eventually(reading(office, run))
-        assert await held.hold(run, rules.version)
+        assert await held_runs.hold(run, rules.version)
         await eventually(is_released)
-    await held.let_go(run)
+    await held_runs.let_go(run)
     async with office.worker():
         assert (await office.ended(run)).state == "done"
 
 
-async def test_a_run_that_is_let_go_before_its_worker_stops_goes_on(office: Office) -> None:
-    """It stops slowly, and so learns that it is held back and then that it is not."""
-    run, held, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
+async def test_a_run_that_is_let_go_before_its_worker_stops_continues(office: Office) -> None:
+    """The worker stops slowly, so it learns of the hold and then of its end."""
+    run, held_runs, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
     rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
 
     def slow(spark: SparkSession, input_: Input) -> DataFrame:
@@ -188,10 +188,10 @@ async def test_a_run_that_is_let_go_before_its_worker_stops_goes_on(office: Offi
 
     async with office.worker(slow):
         await eventually(reading(office, run))
-        assert await held.hold(run, rules.version)
-        await eventually(reported_again(office, await office.find(run)))
-        assert await held.let_go(run)
-        await eventually(reported_again(office, await office.find(run)))
+        assert await held_runs.hold(run, rules.version)
+        await eventually(has_new_heartbeat(office, await office.find(run)))
+        assert await held_runs.let_go(run)
+        await eventually(has_new_heartbeat(office, await office.find(run)))
         may_end.set()
         done = await office.ended(run)
     assert (done.state, done.attempt) == ("done", 2)
@@ -202,17 +202,17 @@ async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> Non
     async with office.worker(endless):
         await eventually(reading(office, run))
         await office.runs.cancel("club", run)
-        taken = await RunQueue(office.catalogue).take(60)
-        assert taken is None
+        next_run = await RunQueue(office.catalogue).take(60)
+        assert next_run is None
         await office.ended(run)
     assert (await office.find(run)).state == "cancelled"
 
 
-async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
+async def test_a_worker_with_an_expired_lease_writes_into_no_class(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not renewed until its lease expires; the next attempt reuses what it finished."""
-    hold, written = Control.hold_until, ClassStandIn()
+    """The lease is not renewed and expires; the next attempt reuses the finished stages."""
+    hold, target = Control.hold_until, ClassStandIn()
     silent = [True]
 
     def hold_or_expire(control: Control, until: float) -> None:
@@ -220,40 +220,40 @@ async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
 
     monkeypatch.setattr(Control, "hold_until", hold_or_expire)
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
-    async with office.worker(people, written):
-        await eventually(given_back(office, run))
-        assert written.rows == []
+    async with office.worker(people, target):
+        await eventually(retried(office, run))
+        assert target.rows == []
         silent.clear()
         done = await office.ended(run)
     assert done.state == "done"
-    assert written.rows == office.rows(done)
+    assert target.rows == office.rows(done)
 
 
-async def test_a_result_is_not_written_on_when_what_was_written_may_be_forgotten(
+async def test_a_write_is_not_continued_when_its_operations_may_be_forgotten(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stores know operations for a day, so a write that began before is not repeated."""
+    """Stores remember operations for a day, so an older write is not repeated."""
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     async with office.worker(people, ClassStandIn(failure="it is down")):
         assert (await office.ended(run)).state == "failed"
-    written = ClassStandIn()
+    target = ClassStandIn()
     with monkeypatch.context() as a_day_later:
         later = time() + REPEATABLE_S + 60
         a_day_later.setattr("spark_jobs.runner.attempt.time", lambda: later)
         await office.runs.resume("club", run)
-        async with office.worker(people, written):
+        async with office.worker(people, target):
             failed = await office.ended(run)
     assert failed.state == "failed"
     assert "Submit the job again" in failed.outcome["reasons"][0]
-    assert written.rows == []
+    assert target.rows == []
     await office.runs.resume("club", run)
-    async with office.worker(people, written):
+    async with office.worker(people, target):
         assert (await office.ended(run)).state == "done"
-    assert len(written.rows) == 2
+    assert len(target.rows) == 2
 
 
-async def test_a_reason_that_postgresql_cannot_keep_ends_the_run(office: Office) -> None:
-    """A name of a column may hold NUL, and the reason names it."""
+async def test_a_reason_that_postgresql_cannot_store_ends_the_run(office: Office) -> None:
+    """A column name can contain NUL, and the reason quotes it."""
     job = {**JOB, "into": {"class": "cities", "id": ["value"]}}
     run, next_run = await office.submit(job), await office.submit()
     async with office.worker(writer=ClassStandIn("there is no field \0")):
@@ -263,8 +263,8 @@ async def test_a_reason_that_postgresql_cannot_keep_ends_the_run(office: Office)
     assert failed.outcome["reasons"] == ["there is no field \ufffd"]
 
 
-class ReportingTooMuch(RunQueue):
-    """A queue of runs whose outcomes have what the catalogue cannot keep."""
+class UnstorableOutcomes(RunQueue):
+    """A run queue that adds to successful outcomes a number too large for the catalogue."""
 
     async def end(
         self,
@@ -273,13 +273,13 @@ class ReportingTooMuch(RunQueue):
         progress: Mapping[str, Any],
         outcome: Mapping[str, Any],
     ) -> bool:
-        more = {} if state == "failed" else {"number": 2**70}
-        return await super().end(run, state, progress, {**outcome, **more})
+        extra = {} if state == "failed" else {"number": 2**70}
+        return await super().end(run, state, progress, {**outcome, **extra})
 
 
-async def test_a_run_whose_outcome_cannot_be_kept_has_failed(office: Office) -> None:
+async def test_a_run_whose_outcome_cannot_be_stored_fails(office: Office) -> None:
     run = await office.submit()
-    async with office.worker(queue=ReportingTooMuch(office.catalogue)):
+    async with office.worker(queue=UnstorableOutcomes(office.catalogue)):
         failed = await office.ended(run)
     assert failed.state == "failed"
     assert "cannot store" in failed.outcome["reasons"][0]
@@ -287,7 +287,7 @@ async def test_a_run_whose_outcome_cannot_be_kept_has_failed(office: Office) -> 
 
 
 class Unreachable(RunQueue):
-    """A queue that a worker loses at the end of a run; `lost`: it has tried to end it."""
+    """A queue that is unreachable at the end of a run; `lost`: the worker has tried to end it."""
 
     def __init__(self, office: Office) -> None:
         super().__init__(office.catalogue)
@@ -298,13 +298,13 @@ class Unreachable(RunQueue):
         raise Unavailable("The catalogue does not answer.", system="catalogue")
 
 
-async def test_a_worker_that_is_to_end_does_not_wait_for_the_catalogue_for_ever(
+async def test_a_stopping_worker_does_not_wait_for_the_catalogue_forever(
     office: Office,
 ) -> None:
     run, queue = await office.submit(), Unreachable(office)
     async with office.worker(queue=queue, lease_s=2.0) as ending:
         await queue.lost.wait()
-        ending.set()  # at the end of the block the worker has ended
+        ending.set()  # the block ends after the worker
     assert (await office.find(run)).state == "running"
     async with office.worker():
         done = await office.ended(run)
@@ -316,25 +316,25 @@ async def test_a_worker_removes_old_runs(office: Office) -> None:
     async with office.worker():
         await office.ended(run)
 
-    async def is_forgotten() -> bool:
+    async def is_removed() -> bool:
         with suppress(NotFound):
             return not await office.find(run)
         return not any(office.directory.iterdir())
 
     assert any(office.directory.iterdir())
     async with office.worker(keep_s=-3600.0):
-        await eventually(is_forgotten)
+        await eventually(is_removed)
 
 
-def given_back(office: Office, run: str) -> Callable[[], Any]:
-    async def again() -> bool:
+def retried(office: Office, run: str) -> Callable[[], Any]:
+    async def is_retried() -> bool:
         return (await office.find(run)).attempt > 1
 
-    return again
+    return is_retried
 
 
-def reported_again(office: Office, before: StoredRun) -> Callable[[], Any]:
-    """Its worker has sent a heartbeat since, and has its reply: each comes after the one before."""
+def has_new_heartbeat(office: Office, before: StoredRun) -> Callable[[], Any]:
+    """Return a check that the worker has sent two heartbeats: it has the reply to the first."""
 
     async def is_reported() -> bool:
         return (await office.find(before.id)).version >= before.version + 2

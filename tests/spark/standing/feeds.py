@@ -1,4 +1,4 @@
-"""Feeds as files for streaming queries, and what the reference runtime makes of them."""
+"""Feeds as files for streaming queries, and the reference runtime's results for them."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from spark_jobs.standing.streaming import file_tuples, start
 from spark_jobs.streaming_queries import end
 from tests.unit.standing.papers_queries import EXAMPLE_2
 
-LETTERS = {"R": "b", "S": "bc", "T": "cd", "U": "d"}
+ATTRIBUTES = {"R": "b", "S": "bc", "T": "cd", "U": "d"}
 DOCUMENT = {**EXAMPLE_2, "parallelism": 3}
 COUNT = 120
 RATE = 100
 
 
-def drawn(first: int, draw: Random) -> list[tuple[int, StreamTuple]]:
+def random_tuples(first: int, draw: Random) -> list[tuple[int, StreamTuple]]:
     tuples = []
     for number in range(first, first + COUNT):
         stream = draw.choice("RSTU")
-        values = {name: draw.choice([1, 2.0, 3, "3", None]) for name in LETTERS[stream]}
+        values = {name: draw.choice([1, 2.0, 3, "3", None]) for name in ATTRIBUTES[stream]}
         tuples.append((number, StreamTuple(stream, number / RATE, values)))
     return tuples
 
 
 def write(folder: Path, tuples: list[tuple[int, StreamTuple]], draw: Random) -> None:
-    """Write a file of Parquet, which is a batch; its rows are in any order."""
+    """Write a batch as a Parquet file, with its rows in random order."""
     rows = [
         {
-            "stream": each.stream,
+            "stream": tuple_.stream,
             "number": number,
-            "time_s": each.time_s,
-            "values": orjson.dumps(each.values).decode(),
+            "time_s": tuple_.time_s,
+            "values": orjson.dumps(tuple_.values).decode(),
         }
-        for number, each in draw.sample(tuples, len(tuples))
+        for number, tuple_ in draw.sample(tuples, len(tuples))
     ]
     with _file(folder, tuples[0][0], "parquet") as path:
         pq.write_table(pa.Table.from_pylist(rows), path)
 
 
 def write_json(folder: Path, tuples: list[tuple[int, StreamTuple]], draw: Random) -> None:
-    """Do the same as JSON lines."""
+    """Write a batch as a file of JSON lines, in random order."""
     lines = [
-        orjson.dumps({"number": number, **asdict(each)}) + b"\n"
-        for number, each in draw.sample(tuples, len(tuples))
+        orjson.dumps({"number": number, **asdict(tuple_)}) + b"\n"
+        for number, tuple_ in draw.sample(tuples, len(tuples))
     ]
     with _file(folder, tuples[0][0], "json") as path:
         path.write_bytes(b"".join(lines))
@@ -67,7 +67,7 @@ def write_json(folder: Path, tuples: list[tuple[int, StreamTuple]], draw: Random
 
 @contextmanager
 def _file(folder: Path, number: int, suffix: str) -> Iterator[Path]:
-    """Make a file appear whole, with a time that tells its turn."""
+    """Add a file atomically; its modification time gives its order."""
     folder.mkdir(exist_ok=True)
     hidden = folder / f".{number:06d}.{suffix}"
     yield hidden
@@ -76,7 +76,7 @@ def _file(folder: Path, number: int, suffix: str) -> Iterator[Path]:
 
 
 def run(spark: SparkSession, path: Path, plan: Plan, format_: str = "parquet") -> Commit:
-    """Execute all files that are there; each is a batch."""
+    """Process all available files; each is a batch."""
     directory = StateDirectory(path / "state")
     with directory.locked():
         joins = SharedJoins(directory, plan, 1.0, 0.0)
@@ -85,11 +85,11 @@ def run(spark: SparkSession, path: Path, plan: Plan, format_: str = "parquet") -
         return directory.latest()
 
 
-def numbered(results: list[Any]) -> Counter[Any]:
+def count_results(results: list[Any]) -> Counter[Any]:
     return Counter((row["query"], tuple(row["numbers"])) for row in results)
 
 
 def reference_results(runtime: Runtime, tuples: list[tuple[int, StreamTuple]]) -> Iterator[Any]:
-    for result in runtime.feed([each for _, each in tuples]):
-        members = (each for _, each in sorted(result.tuples.items()))
-        yield result.query, tuple(round(each.time_s * RATE) for each in members)
+    for result in runtime.feed([tuple_ for _, tuple_ in tuples]):
+        members = (tuple_ for _, tuple_ in sorted(result.tuples.items()))
+        yield result.query, tuple(round(member.time_s * RATE) for member in members)

@@ -1,4 +1,4 @@
-"""`portolan standing stream` on a cluster: executors and the driver are killed, results are not."""
+"""`portolan standing stream` on a cluster: results survive killed executors and drivers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.spark.cluster import command_on_cluster, executors
 from tests.spark.standing.feeds import (
     COUNT,
     DOCUMENT,
-    drawn,
-    numbered,
+    count_results,
+    random_tuples,
     reference_results,
     run,
     write_json,
@@ -29,7 +29,7 @@ from tests.unit.standing_spark.in_process import plan_of, results_in
 BATCHES = 6
 
 
-@pytest.mark.timeout(900)  # five processes of Spark start, on a machine that may be busy
+@pytest.mark.timeout(900)  # five Spark processes start, perhaps on a busy machine
 async def test_results_are_exact_after_an_executor_and_the_driver_are_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -38,7 +38,7 @@ async def test_results_are_exact_after_an_executor_and_the_driver_are_killed(
     reference.activate(plan)
     expected: Counter[Any] = Counter()
     for number in range(BATCHES):
-        batch = drawn(COUNT * number, draw)
+        batch = random_tuples(COUNT * number, draw)
         write_json(tmp_path / "tuples", batch, draw)
         expected += Counter(reference_results(reference, batch))
     queries, state = tmp_path / "queries.json", tmp_path / "state"
@@ -48,14 +48,14 @@ async def test_results_are_exact_after_an_executor_and_the_driver_are_killed(
 
     async with command_on_cluster(command, tmp_path, {}) as driver:
 
-        async def committed(batch: int) -> None:
+        async def wait_for_commit(batch: int) -> None:
             while StateDirectory(state).latest().batch < batch:
                 assert driver.returncode is None, log.read_text()
                 await asyncio.sleep(0.02)
 
-        await committed(0)
+        await wait_for_commit(0)
         executors(driver.pid)[0].kill()
-        await committed(2)
+        await wait_for_commit(2)
     commit = await asyncio.to_thread(run, spark, tmp_path, plan, "json")
     assert commit.batch == BATCHES - 1
-    assert numbered(results_in(state)) == expected
+    assert count_results(results_in(state)) == expected

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from mediator.stores.port import SystemConfig
 from spark_jobs.sources.streams import StreamData
 from tests.process.service import Service, service
-from tests.spark.streams.database_streams import FIELDS, OTHERS, Streams
+from tests.spark.streams.database_streams import FIELDS, OTHER_CLASSES, Streams
 
 
 @pytest.fixture(scope="module")
@@ -26,5 +26,5 @@ async def running(
 @pytest.fixture
 async def streams(running: Service, spark: SparkSession, tmp_path: Path) -> Streams:
     spark.dataSource.register(StreamData)
-    database = await running.put_schema({"people": {"fields": FIELDS}, **OTHERS})
+    database = await running.put_schema({"people": {"fields": FIELDS}, **OTHER_CLASSES})
     return Streams(running, database, spark, tmp_path / "checkpoint")

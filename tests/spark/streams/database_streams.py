@@ -1,4 +1,4 @@
-"""A database with streams, and queries of Spark that read them."""
+"""A database with streams, and Spark queries that read them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from spark_jobs.sources.streams import StreamData
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, unique
 
-__all__ = ["FIELDS", "OTHERS", "STARTS", "Killed", "Sink", "Streams"]
+__all__ = ["FIELDS", "MAX_STARTS", "OTHER_CLASSES", "Killed", "Sink", "Streams"]
 
-OTHERS = {"others": {"fields": {"name": field_on("postgres")}}}
+OTHER_CLASSES = {"others": {"fields": {"name": field_on("postgres")}}}
 FIELDS = {"name": field_on("postgres"), "hits": field_on("redis", "integer", group="h")}
-STARTS = 10
+MAX_STARTS = 10
 
 
 class Killed(Exception):
-    """Ends a query after a batch was planned, and before it is committed."""
+    """Ends a query after a batch is planned and before it is committed."""
 
 
 @dataclass
 class Sink:
-    """What a query has seen of each batch, as often as it was tried.
+    """The rows of each attempt at each batch of a query.
 
     Attributes:
-        kill: The batch whose first try ends the query.
+        kill: The batch whose first attempt ends the query.
     """
 
     kill: int | None = None
@@ -51,13 +51,13 @@ class Sink:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the last try of each batch."""
+        """The rows of each batch's last attempt."""
         return [row for batch in sorted(self.seen) for row in self.seen[batch][-1]]
 
 
 @dataclass
 class Streams:
-    """A database with event streams and a class, whose changes go to the feed."""
+    """A database with event streams and a class with a change feed."""
 
     running: Service
     database: str
@@ -66,9 +66,9 @@ class Streams:
 
     @property
     def event_streams(self) -> EventStreams:
-        found = self.running.mediator.event_streams
-        assert found is not None
-        return found
+        streams = self.running.mediator.event_streams
+        assert streams is not None
+        return streams
 
     async def declare(self) -> StreamKey:
         id_ = self.running.mediator.data.model.databases[self.database].id
@@ -77,17 +77,17 @@ class Streams:
         assert await self.event_streams.declare(key, stream, 1_000)
         return key
 
-    async def relayed(self, count: int) -> None:
-        """Wait until so many changes are in the feed."""
+    async def wait_for_relay(self, count: int) -> None:
+        """Wait until the feed has `count` changes."""
         shared = self.running.mediator.coordination
         assert shared is not None
         id_ = self.running.mediator.data.model.databases[self.database].id
 
-        async def are_there() -> bool:
+        async def are_relayed() -> bool:
             pages = [await shared.feed.events(id_, p, BEGINNING, 1_000) for p in range(PARTITIONS)]
             return sum(map(len, pages)) == count
 
-        await eventually(are_there)
+        await eventually(are_relayed)
 
     async def append(self, key: StreamKey, *numbers: int) -> None:
         tuples = [NewTuple(number / 7, b'{"n":%d}' % number) for number in numbers]
@@ -104,21 +104,21 @@ class Streams:
             query.stop()
 
     async def drain(self, sink: Sink, **options: Any) -> None:
-        """Run a query until it has read all that there is."""
+        """Run a query until it has read everything available."""
         await asyncio.to_thread(self._drain, sink, options)
 
     async def read(self, **options: str) -> list[dict[str, Any]]:
-        """Read a batch as Spark does it, but in this process."""
+        """Read a batch as Spark does, but in this process."""
         return await asyncio.to_thread(rows_of, {"database": self.database, **options})
 
     def _drain(self, sink: Sink, options: dict[str, Any]) -> None:
-        for _ in range(STARTS):
+        for _ in range(MAX_STARTS):
             try:
                 with self.query(sink, **options) as query:
                     query.processAllAvailable()
                     return
             except StreamingQueryException as error:
-                # Spark waits for a process of its own for ten seconds, which a busy machine needs.
+                # On a busy machine, a Python worker can take longer than Spark's ten seconds.
                 if "failed to connect back" not in str(error):
                     raise
         pytest.fail("the machine is too busy to start a process in ten seconds")
@@ -130,7 +130,7 @@ def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
     try:
         end = reader.latestOffset()
         ranges = reader.partitions(reader.initialOffset(), end)
-        batches: list[Any] = [batch for each in ranges for batch in reader.read(each)]
+        batches: list[Any] = [batch for range_ in ranges for batch in reader.read(range_)]
     finally:
         reader.stop()
     return [row for batch in batches for row in batch.to_pylist()]

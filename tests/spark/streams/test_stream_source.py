@@ -1,4 +1,4 @@
-"""Streams as inputs of Structured Streaming: exactly the rows, over restarts and in partitions."""
+"""Streams as inputs of Structured Streaming: exactly once, over restarts and in partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_jobs.sources.stream_ranges import ChangesRange, StreamLost, TuplesRan
 from spark_jobs.sources.streams import StreamData
 from tests.process.redis_keys import go_back, keys_under
 from tests.process.service import unique
-from tests.spark.streams.database_streams import FIELDS, OTHERS, Sink, Streams
+from tests.spark.streams.database_streams import FIELDS, OTHER_CLASSES, Sink, Streams
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
@@ -27,7 +27,7 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
 
 
 async def test_a_stream_is_read_in_partitions_as_it_was_sent(streams: Streams) -> None:
-    """Two batches, of which the first one is committed when the second one is planned."""
+    """There are two batches; planning the second commits the first."""
     key, sink = await streams.declare(), Sink()
     await streams.append(key, *range(1, 3_501))
     options = {"stream": key.stream, "partitions": 2, "maxPerTrigger": 2_000, "consumer": "ledger"}
@@ -43,7 +43,7 @@ async def test_a_stream_is_read_in_partitions_as_it_was_sent(streams: Streams) -
 async def test_a_batch_that_was_planned_has_the_same_rows_after_a_restart(
     streams: Streams,
 ) -> None:
-    """The first batch, of a query that begins with what is new then, and one between others."""
+    """The first batch, of a query that starts at the latest tuple, and a later one."""
     key, sink = await streams.declare(), Sink(kill=0)
     options = {"stream": key.stream, "startingAt": "latest", "maxPerTrigger": 3}
     await streams.append(key, 1, 2, 3, 4)
@@ -58,13 +58,13 @@ async def test_a_batch_that_was_planned_has_the_same_rows_after_a_restart(
     assert numbers(sink.rows) == list(range(5, 16))
     for batch, expected in ((0, []), (2, [8, 9, 10])):
         assert [numbers(rows) for rows in sink.seen[batch]] == [expected, expected]
-    assert all(len(rows) <= 3 for tries in sink.seen.values() for rows in tries)
+    assert all(len(rows) <= 3 for attempts in sink.seen.values() for rows in attempts)
 
 
 @pytest.mark.parametrize(
     ("starting_at", "expected"), [("earliest", [1, 2, 3]), ("1", [2, 3]), ("latest", [])]
 )
-async def test_a_query_begins_where_its_option_says(
+async def test_a_query_starts_at_the_position_of_its_option(
     streams: Streams, starting_at: str, expected: list[int]
 ) -> None:
     key = await streams.declare()
@@ -73,7 +73,7 @@ async def test_a_query_begins_where_its_option_says(
     assert numbers(await streams.read(**options)) == expected
 
 
-async def test_tuples_that_are_not_kept_end_the_query_unless_it_may_lose_them(
+async def test_expired_tuples_fail_the_query_unless_it_may_lose_them(
     streams: Streams, redis_config: SystemConfig
 ) -> None:
     key = await streams.declare()
@@ -89,10 +89,10 @@ async def test_tuples_that_are_not_kept_end_the_query_unless_it_may_lose_them(
 
 
 @pytest.mark.parametrize("bound", [{}, {"maxPerTrigger": "1000"}], ids=["unbounded", "bounded"])
-async def test_a_stream_that_went_back_ends_the_query_unless_it_may_lose_tuples(
+async def test_a_stream_that_went_back_fails_the_query_unless_it_may_lose_tuples(
     streams: Streams, redis_config: SystemConfig, bound: dict[str, str]
 ) -> None:
-    """It has got to 10 once, and to 8 since: nobody knows which of these eight were read."""
+    """The stream reached 10, went back and reached 8: which of these eight were read is unknown."""
     key, sink = await streams.declare(), Sink()
     options = {"stream": key.stream, **bound}
     prefix = f"{{portolan:event-streams:{key.database}}}:"
@@ -111,12 +111,12 @@ async def test_a_stream_that_went_back_ends_the_query_unless_it_may_lose_tuples(
     assert numbers(sink.rows) == [*range(1, 11), 9, 10, 11]
 
 
-@pytest.mark.parametrize("left", [4, 5])
-async def test_a_range_is_lost_whose_stream_goes_back_before_it_is_read(
-    streams: Streams, left: int
+@pytest.mark.parametrize("remaining", [4, 5])
+async def test_a_range_is_lost_if_its_stream_goes_back_before_the_read(
+    streams: Streams, remaining: int
 ) -> None:
     key = await streams.declare()
-    await streams.append(key, *range(1, left + 1))
+    await streams.append(key, *range(1, remaining + 1))
     planned = TuplesRange(*key, 5, 10)
     with pytest.raises(StreamLost, match="failOnLoss"):
         await rows_in(streams, planned, fail_on_loss=True)
@@ -130,7 +130,7 @@ async def rows_in(
     return [row async for batch in batches for row in batch.to_pylist()]
 
 
-async def test_changes_of_a_lost_feed_end_the_query_unless_it_may_lose_them(
+async def test_a_lost_feed_fails_the_query_unless_it_may_lose_changes(
     streams: Streams,
 ) -> None:
     running, database = streams.running, streams.database
@@ -138,7 +138,7 @@ async def test_changes_of_a_lost_feed_end_the_query_unless_it_may_lose_them(
     assert shared is not None
     id_ = running.mediator.data.model.databases[database].id
     await running.create(database, "people", "p", name="n", hits=1)
-    await streams.relayed(2)
+    await streams.wait_for_relay(2)
     lost = FeedPosition("0" * 32).text
     options = {"class": "people", "startingAt": lost, "maxPerTrigger": "100"}
     with pytest.raises(StreamLost, match="failOnLoss"):
@@ -149,44 +149,47 @@ async def test_changes_of_a_lost_feed_end_the_query_unless_it_may_lose_them(
     assert await streams.read(**{**options, "startingAt": end.text}) == []
 
 
-async def test_a_batch_of_changes_has_so_many_of_each_partition_at_most(streams: Streams) -> None:
+async def test_a_batch_of_changes_is_limited_for_each_partition(streams: Streams) -> None:
     running, database = streams.running, streams.database
     for n in range(20):
         await running.create(database, "others", f"o{n}", name="n")
-    await streams.relayed(20)
+    await streams.wait_for_relay(20)
     read = await streams.read(**{"class": "others", "maxPerTrigger": "4"})
     assert sorted(row["partition"] for row in read) == [0, 1, 2, 3]
 
 
-async def test_changes_of_a_class_are_read_as_they_are_in_the_feed(streams: Streams) -> None:
-    """From all partitions, and the same in a batch that is read again; others are left out."""
+async def test_changes_of_a_class_are_read_as_in_the_feed(streams: Streams) -> None:
+    """All partitions are read, a retried batch is the same, and other classes are left out."""
     sink, running, database = Sink(kill=0), streams.running, streams.database
     for n in range(20):
         await running.create(database, "people", f"p{n}", name=f"n{n}", hits=n)
         await running.create(database, "others", f"o{n}", name="n")
-    await streams.relayed(60)
+    await streams.wait_for_relay(60)
     with pytest.raises(StreamingQueryException):
         await streams.drain(sink, **{"class": "people"})
     update = Update(database, "people", "p1", unique("op"), values={"name": "later"})
     await running.mediator.data.write(update)
-    await streams.relayed(61)
+    await streams.wait_for_relay(61)
     await streams.drain(sink, **{"class": "people"})
-    once, again = sink.seen[0]
-    assert once == again
-    assert (len(once), sink.partitions[0]) == (40, 4)
-    assert {row["partition"] for row in once} == set(range(4))
-    assert sorted(row["id"] for row in once if row["group"] == "h") == sorted(
+    first, second = sink.seen[0]
+    assert first == second
+    assert (len(first), sink.partitions[0]) == (40, 4)
+    assert {row["partition"] for row in first} == set(range(4))
+    assert sorted(row["id"] for row in first if row["group"] == "h") == sorted(
         f"p{n}" for n in range(20)
     )
     [last] = sink.rows[40:]
     assert (last["stream"], last["id"], last["kind"]) == ("people", "p1", "update")
-    [created] = [row for row in once if row["id"] == "p1" and row["group"] == last["group"]]
+    [created] = [row for row in first if row["id"] == "p1" and row["group"] == last["group"]]
     assert (created["kind"], created["before"]) == ("create", None)
     assert created["version"] < last["version"]
     assert created["partition"] == last["partition"]
     assert (last["before"], last["after"]) == ('{"name":"n1"}', '{"name":"later"}')
     assert last["time_s"] > 1.7e9
-    renamed = {"people": {"fields": {"title": FIELDS["name"], "hits": FIELDS["hits"]}}, **OTHERS}
+    renamed = {
+        "people": {"fields": {"title": FIELDS["name"], "hits": FIELDS["hits"]}},
+        **OTHER_CLASSES,
+    }
     options = ChangeOptions(rename={"people": {"name": "title"}})
     await running.mediator.control.set_schema(database, {"classes": renamed}, options=options)
     read = await streams.read(**{"class": "people"})
@@ -206,7 +209,7 @@ async def test_changes_of_a_class_are_read_as_they_are_in_the_feed(streams: Stre
         ({"stream": "absent", "startingAt": "soon"}, "startingAt"),
     ],
 )
-async def test_options_that_mean_nothing_are_refused(
+async def test_invalid_options_are_refused(
     streams: Streams, options: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(InputUnfit, match=reason):

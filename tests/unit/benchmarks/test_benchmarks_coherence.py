@@ -1,4 +1,4 @@
-"""The instruments of the benchmark of coherence: its checker, its delay, its transport."""
+"""The harness of the coherence benchmark: its checker, delay and transport."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.harness.wire import Wire
 from benchmarks.harness.ycsb import A, drive
 
 
-class Time:
+class FakeClock:
     now = 100.0
 
     def __call__(self) -> float:
@@ -25,15 +25,15 @@ class Time:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> FakeClock:
+    return FakeClock()
 
 
 def read(staleness: Staleness, count: int) -> None:
     staleness.check("a", staleness.lower_bound("a"), count)
 
 
-def test_a_read_may_miss_an_acknowledged_write_for_delta_only(time: Time) -> None:
+def test_a_read_can_miss_an_acknowledged_write_only_within_delta(time: FakeClock) -> None:
     staleness = Staleness(1.0, time)
     staleness.record("a", 1)
     time.now += 1.0
@@ -46,7 +46,7 @@ def test_a_read_may_miss_an_acknowledged_write_for_delta_only(time: Time) -> Non
     assert (staleness.reads, staleness.violations) == (3, 1)
 
 
-def test_a_value_that_was_read_counts_as_known(time: Time) -> None:
+def test_a_read_value_raises_the_lower_bound(time: FakeClock) -> None:
     staleness = Staleness(1.0, time)
     read(staleness, 5)
     time.now += 2.0
@@ -54,7 +54,7 @@ def test_a_value_that_was_read_counts_as_known(time: Time) -> None:
     assert staleness.violations == 1
 
 
-def test_a_read_is_checked_by_when_it_began(time: Time) -> None:
+def test_a_read_is_checked_against_the_bound_at_its_start(time: FakeClock) -> None:
     staleness = Staleness(1.0, time)
     bound = staleness.lower_bound("a")
     staleness.record("a", 1)
@@ -65,7 +65,7 @@ def test_a_read_is_checked_by_when_it_began(time: Time) -> None:
     assert staleness.violations == 1
 
 
-def test_a_late_acknowledgement_of_an_older_write_lowers_nothing(time: Time) -> None:
+def test_a_late_acknowledgement_of_an_older_write_does_not_lower_the_bound(time: FakeClock) -> None:
     staleness = Staleness(1.0, time)
     staleness.record("a", 7)
     staleness.record("a", 3)
@@ -90,13 +90,13 @@ async def echo() -> AsyncIterator[int]:
 
 async def test_the_relay_delays_and_changes_nothing() -> None:
     async with echo() as port:
-        with delayed(port, 0.1) as behind:
-            transport = Wire("127.0.0.1", behind)
+        with delayed(port, 0.1) as delayed_port:
+            transport = Wire("127.0.0.1", delayed_port)
             await transport.send(render("GET", "/"))
             started = monotonic()
-            answers = await asyncio.gather(*(transport.send(render("GET", "/")) for _ in range(3)))
+            replies = await asyncio.gather(*(transport.send(render("GET", "/")) for _ in range(3)))
             assert monotonic() - started > 0.09
-            assert [a.content for a in answers] == [b"{}"] * 3
+            assert [reply.content for reply in replies] == [b"{}"] * 3
             await transport.aclose()
 
 
@@ -105,8 +105,8 @@ async def test_the_transport_sends_the_requests_of_httpx() -> None:
         transport = Wire("127.0.0.1", port)
         async with httpx.AsyncClient(transport=transport) as client:
             for _ in range(2):
-                answer = await client.get(f"http://127.0.0.1:{port}/path")
-                assert (answer.status_code, answer.headers["x-one"], answer.json()) == (
+                reply = await client.get(f"http://127.0.0.1:{port}/path")
+                assert (reply.status_code, reply.headers["x-one"], reply.json()) == (
                     200,
                     "a",
                     {},
@@ -114,24 +114,24 @@ async def test_the_transport_sends_the_requests_of_httpx() -> None:
 
 
 class Counter:
-    """A counter whose reads may be late by some writes."""
+    """A counter whose reads lag behind by a number of writes."""
 
-    def __init__(self, late: int) -> None:
-        self._late = late
+    def __init__(self, lag: int) -> None:
+        self._lag = lag
         self._counts: dict[str, int] = {}
 
     async def read(self, id_: str) -> int:
-        return max(0, self._counts.get(id_, 0) - self._late)
+        return max(0, self._counts.get(id_, 0) - self._lag)
 
     async def add(self, id_: str) -> int:
         self._counts[id_] = self._counts.get(id_, 0) + 1
         return self._counts[id_]
 
 
-@pytest.mark.parametrize("late", [0, 1])
-async def test_loops_find_reads_that_are_late(late: int) -> None:
+@pytest.mark.parametrize("lag", [0, 1])
+async def test_loops_find_stale_reads(lag: int) -> None:
     staleness = Staleness(0.0)
-    tally = await drive([Counter(late)] * 4, A, ["a", "b", "c"], 500, staleness, 1)
+    tally = await drive([Counter(lag)] * 4, A, ["a", "b", "c"], 500, staleness, 1)
     assert len(tally.latencies) == staleness.reads == 500
     assert 350 < tally.writes < 650
-    assert bool(staleness.violations) == bool(late)
+    assert bool(staleness.violations) == bool(lag)

@@ -1,4 +1,4 @@
-"""The newspaper: its schema names no system, so that other systems give other placements."""
+"""The newspaper: its schema names no system, so other systems give other placements."""
 
 from __future__ import annotations
 
@@ -14,64 +14,68 @@ from mediator.placement.advice import advise
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import decoder
 
-NEEDED = ["atomic_updates", "sorting"]
+REQUIRED = ["atomic_updates", "sorting"]
 FAST = {"read_latency": 0.001, "write_latency": 0.001, "write_throughput": 20_000.0}
 SLOW = {"read_latency": 0.001, "write_latency": 0.001, "write_throughput": 5_000.0}
 
 
 def systems(**changes: dict[str, Any]) -> dict[str, Any]:
-    described = {
-        "a": {"capabilities": NEEDED, "metrics": FAST},
-        "b": {"capabilities": [*NEEDED, *DECLARED["postgresql"]], "metrics": SLOW},
-        "c": {"capabilities": [*NEEDED, *DECLARED["mongodb"]], "metrics": SLOW},
+    descriptions = {
+        "a": {"capabilities": REQUIRED, "metrics": FAST},
+        "b": {"capabilities": [*REQUIRED, *DECLARED["postgresql"]], "metrics": SLOW},
+        "c": {"capabilities": [*REQUIRED, *DECLARED["mongodb"]], "metrics": SLOW},
     }
-    return {name: {**each, **changes.get(name, {})} for name, each in described.items()}
+    return {
+        name: {**description, **changes.get(name, {})} for name, description in descriptions.items()
+    }
 
 
-def placed(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, str]:
-    advice = advise({"schema": schema, "systems": given})
-    return {node: where["system"] for node, where in advice["placements"].items()}
+def place(schema: dict[str, Any], systems_: dict[str, Any]) -> dict[str, str]:
+    advice = advise({"schema": schema, "systems": systems_})
+    return {node: placement["system"] for node, placement in advice["placements"].items()}
 
 
-def test_each_field_is_placed_where_its_requirements_are_met() -> None:
-    where = placed(SCHEMA, systems())
-    assert where["articles.hits"] == "a"
-    assert where["articles.body"] == where["articles.title"] == where["people"] == "b"
-    assert where["comments"] == "c"
+def test_each_field_is_placed_on_a_system_that_meets_its_requirements() -> None:
+    placements = place(SCHEMA, systems())
+    assert placements["articles.hits"] == "a"
+    assert (
+        placements["articles.body"] == placements["articles.title"] == placements["people"] == "b"
+    )
+    assert placements["comments"] == "c"
 
 
 def test_other_metrics_place_the_counters_elsewhere() -> None:
-    where = placed(SCHEMA, systems(a={"metrics": SLOW}, c={"metrics": FAST}))
-    assert where["articles.hits"] == "c"
+    placements = place(SCHEMA, systems(a={"metrics": SLOW}, c={"metrics": FAST}))
+    assert placements["articles.hits"] == "c"
 
 
-def test_other_declarations_place_the_rest_elsewhere() -> None:
+def test_other_capabilities_place_the_other_fields_elsewhere() -> None:
     swapped = systems(
-        b={"capabilities": [*NEEDED, *DECLARED["mongodb"]]},
-        c={"capabilities": [*NEEDED, *DECLARED["postgresql"]]},
+        b={"capabilities": [*REQUIRED, *DECLARED["mongodb"]]},
+        c={"capabilities": [*REQUIRED, *DECLARED["postgresql"]]},
     )
-    where = placed(SCHEMA, swapped)
-    assert (where["people"], where["articles"], where["comments"]) == ("c", "c", "b")
+    placements = place(SCHEMA, swapped)
+    assert (placements["people"], placements["articles"], placements["comments"]) == ("c", "c", "b")
 
 
 def test_a_requirement_that_no_system_meets_is_dropped_and_reported() -> None:
-    given = systems()
-    del given["c"]
+    offers = systems()
+    del offers["c"]
     with pytest.raises(Unplaceable):
-        placed(SCHEMA, given)
-    offered = {capability for each in given.values() for capability in each["capabilities"]}
+        place(SCHEMA, offers)
+    offered = {capability for system in offers.values() for capability in system["capabilities"]}
     schema, dropped = affordable(SCHEMA, offered)
     assert dropped == ["comments requires data_volume_scalability, which no system here offers"]
-    assert placed(schema, given)["comments"] in {"a", "b"}
+    assert place(schema, offers)["comments"] in {"a", "b"}
     assert affordable(SCHEMA, {*offered, "data_volume_scalability"}) == (SCHEMA, [])
 
 
 @pytest.mark.parametrize(
     ("capability", "system"), [("joins", "b"), ("data_volume_scalability", "c")]
 )
-def test_the_whole_database_can_be_tied_to_one_system(capability: str, system: str) -> None:
+def test_the_whole_database_can_be_placed_on_one_system(capability: str, system: str) -> None:
     before = orjson.dumps(SCHEMA)
-    assert set(placed(wholly_on(SCHEMA, capability), systems()).values()) == {system}
+    assert set(place(wholly_on(SCHEMA, capability), systems()).values()) == {system}
     assert orjson.dumps(SCHEMA) == before
 
 

@@ -1,4 +1,4 @@
-"""The instruments that peers are compared by: checked replies, processor time, their processes."""
+"""The harness of the comparison with peers: checked replies, CPU time and processes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ BUSY = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ni
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
 
 
-def test_it_is_a_benchmark() -> None:
+def test_the_comparison_with_peers_is_a_benchmark() -> None:
     assert available()["peers"].startswith("Peers")
 
 
-def test_the_documented_versions_are_those_that_are_pinned() -> None:
+def test_the_documented_versions_are_pinned() -> None:
     page = (Path(__file__).parents[3] / "docs" / "dependencies.md").read_text()
     peers = {
         "PostGraphile": ("postgraphile", "postgraphile"),
@@ -62,7 +62,7 @@ def test_the_documented_versions_are_those_that_are_pinned() -> None:
     assert f"Eve {eve}" in page
 
 
-def test_objects_have_the_size_that_is_documented() -> None:
+def test_objects_have_the_documented_size() -> None:
     assert 290 < len(OBJECT) < 310
     assert len(some_object(1)) == 5
 
@@ -78,7 +78,7 @@ def test_objects_have_the_size_that_is_documented() -> None:
         ("filtered page", 200, ITEMS, None),
     ],
 )
-def test_a_reply_that_does_what_was_asked_is_accepted(
+def test_a_successful_reply_is_accepted(
     operation: Operation, status: int, content: bytes, error: bytes | None
 ) -> None:
     check_reply(operation, Reply(status, [], content), error)
@@ -106,20 +106,20 @@ def test_any_other_reply_fails(
         check_reply(operation, Reply(status, [], content), error)
 
 
-def test_the_time_of_all_processes_of_a_service_is_counted() -> None:
-    """The parent waits; what takes the time is below it."""
+def test_the_cpu_time_of_all_processes_of_a_service_is_counted() -> None:
+    """The parent waits; its child uses the CPU."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
-        alone = psutil.Process(parent.pid).cpu_times()
-        below = processor_s(parent.pid) - alone.user - alone.system
+        parent_times = psutil.Process(parent.pid).cpu_times()
+        children_s = processor_s(parent.pid) - parent_times.user - parent_times.system
         parent.communicate(b"\n")
-    assert round(below, 2) >= 0.19  # a difference of whole ticks, which floats miss
+    assert round(children_s, 2) >= 0.19  # floats represent whole ticks inexactly
 
 
-async def test_a_peer_is_stopped_even_if_what_it_was_for_fails(tmp_path: Path) -> None:
+async def test_a_peer_is_stopped_even_if_the_measurement_fails(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
     pids: list[int] = []
@@ -135,7 +135,7 @@ async def test_a_peer_is_stopped_even_if_what_it_was_for_fails(tmp_path: Path) -
     assert not psutil.pid_exists(*pids)
 
 
-async def test_a_peer_that_does_not_start_misses_its_bar_and_says_why(tmp_path: Path) -> None:
+async def test_a_peer_that_does_not_start_misses_its_bar_with_a_reason(tmp_path: Path) -> None:
     @asynccontextmanager
     async def serve(url: str) -> AsyncIterator[Running]:
         command = [sys.executable, "-c", f"raise SystemExit('Reading...\\nno {url}')"]
@@ -143,10 +143,10 @@ async def test_a_peer_that_does_not_start_misses_its_bar_and_says_why(tmp_path: 
             yield Running(address, "1")
 
     peer = Peer("Anything", "redis", {"GET": [], "PUT": []}, serve)
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(Failed) as error:
         async with peer.serve("licence"):
             pass
-    assert absence_reason(peer, refused.value) == "Anything is not measured: no licence"
+    assert absence_reason(peer, error.value) == "Anything is not measured: no licence"
     assert absence_reason(peer, Failed("")) == "Anything is not measured: it wrote nothing"
     result = absent_result(peer)
     assert (result.figure, result.bar, result.met) == (0, 2, False)

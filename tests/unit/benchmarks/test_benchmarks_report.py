@@ -1,4 +1,4 @@
-"""The frame of the benchmarks: their results, their reports, and which there are."""
+"""The framework of the benchmarks: results, reports and the list of benchmarks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RESULT = {"name", "unit", "figure", "baseline", "ratio", "bar", "met"}
         (Result("x", "ops/s", 11, bar=10), None, True),
     ],
 )
-def test_a_bar_is_for_the_ratio_or_else_for_the_figure(
+def test_a_bar_applies_to_the_ratio_or_else_to_the_figure(
     result: Result, ratio: float | None, met: bool | None
 ) -> None:
     assert (result.ratio, result.met) == (ratio, met)
@@ -47,18 +47,18 @@ def test_a_bar_is_for_the_ratio_or_else_for_the_figure(
 
 @given(st.floats(min_value=1e-9, max_value=1e9))
 def test_rounding_keeps_four_digits(value: float) -> None:
-    kept = rounded(value)
-    assert kept is not None
-    assert kept == pytest.approx(value, rel=1e-3)
-    assert rounded(kept) == kept
+    result = rounded(value)
+    assert result is not None
+    assert result == pytest.approx(value, rel=1e-3)
+    assert rounded(result) == result
 
 
 def test_draws_follow_zipf_and_the_seed() -> None:
-    things = list("abcdefgh")
-    drawn = draw(things, 20_000, seed=3)
-    counts = Counter(drawn)
-    assert drawn == draw(things, 20_000, seed=3)
-    assert drawn != draw(things, 20_000, seed=4)
+    items = list("abcdefgh")
+    draws = draw(items, 20_000, seed=3)
+    counts = Counter(draws)
+    assert draws == draw(items, 20_000, seed=3)
+    assert draws != draw(items, 20_000, seed=4)
     assert counts["a"] / counts["b"] == pytest.approx(2, rel=0.1)
     assert counts["a"] / counts["d"] == pytest.approx(4, rel=0.1)
 
@@ -66,11 +66,11 @@ def test_draws_follow_zipf_and_the_seed() -> None:
 async def test_variants_are_measured_alternately_in_changing_order() -> None:
     order: list[str] = []
 
-    async def side(name: str) -> int:
+    async def variant(name: str) -> int:
         order.append(name)
         return len(order)
 
-    measured = await interleaved(3, {"a": lambda: side("a"), "b": lambda: side("b")})
+    measured = await interleaved(3, {"a": lambda: variant("a"), "b": lambda: variant("b")})
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert measured == {"a": [1, 4, 5], "b": [2, 3, 6]}
 
@@ -91,7 +91,7 @@ async def run(options):
 
 
 async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A report has the form of docs/benchmarks.md, here of a benchmark that stands in."""
+    """A report of a stand-in benchmark has the form of docs/benchmarks.md."""
     (tmp_path / "stands_in.py").write_text(STAND_IN)
     monkeypatch.setattr(benchmarks, "__path__", [str(tmp_path)])
     printed: list[str] = []

@@ -1,4 +1,4 @@
-"""The ontologies that schema matching has as background in its benchmark."""
+"""The background ontologies of the schema matching benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run under way: what it may do while the lease of its execution is uncertain."""
+"""A running attempt: its permitted actions while its lease is uncertain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.runner.port import Forecast, RunCancelled
 def test_only_the_holder_of_the_lease_publishes() -> None:
     control = Control()
     control.hold_until(-inf)
-    control.check()  # what is kept under an attempt spoils nothing
+    control.check()  # files of an attempt do no harm
     control.hold_until(inf)
     control.start_publishing()
     control.check()
@@ -45,7 +45,7 @@ def test_a_lost_lease_stays_lost_when_the_worker_returns() -> None:
 
 
 def test_the_remaining_time_counts_the_forecast_stages() -> None:
-    """Reading an input is over when the forecast starts, however long it took."""
+    """Reading an input ends before the forecast, so its duration does not count."""
     control = Control()
     control.plan(["read records", "count", "rank"])
     control.start("read records")

@@ -1,4 +1,4 @@
-"""The examples of each kind of job."""
+"""The example of each kind of job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_jobs.runner.specification import SpecInvalid
 
 
 @pytest.mark.parametrize("name", kind_names())
-def test_every_kind_has_an_example_that_it_understands(name: str) -> None:
+def test_every_kind_has_a_valid_example(name: str) -> None:
     job = example_of(name)
     assert job["kind"] == name
     kind = find_kind(name)

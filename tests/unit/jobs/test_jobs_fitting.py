@@ -1,4 +1,4 @@
-"""Whether results fit classes, by their columns: as the codec of the class accepts values."""
+"""Results fit a class if the class's codec accepts the values of their columns."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def class_of(**fields: dict[str, Any]) -> ClassSchema:
     return parse_schema("club", {"classes": {"things": {"fields": fields}}}).classes["things"]
 
 
-@pytest.mark.parametrize("of", FieldType)
+@pytest.mark.parametrize("field_type", FieldType)
 @pytest.mark.parametrize("column", get_args(ColumnType))
 def test_a_column_fits_a_field_that_can_hold_one_of_its_values(
-    of: FieldType, column: ColumnType
+    field_type: FieldType, column: ColumnType
 ) -> None:
-    more = {"items": "string"} if of in ITEMS else {}
-    more |= {"to": "things"} if of is FieldType.REFERENCE else {}
-    schema = class_of(value={"type": of, **more})
-    held = any(holds(Codec(schema), value) for value in VALUES[column])
-    found = misfits(INTO, {"key": "string", "value": column}, schema)
-    assert (found == []) is held
-    assert all(location.pointer == "/into/class" for location in found)
+    members = {"items": "string"} if field_type in ITEMS else {}
+    members |= {"to": "things"} if field_type is FieldType.REFERENCE else {}
+    schema = class_of(value={"type": field_type, **members})
+    fits = any(accepts(Codec(schema), value) for value in VALUES[column])
+    locations = misfits(INTO, {"key": "string", "value": column}, schema)
+    assert (locations == []) is fits
+    assert all(location.pointer == "/into/class" for location in locations)
 
 
-def holds(codec: Codec, value: Any) -> bool:
+def accepts(codec: Codec, value: Any) -> bool:
     try:
         codec.decode_object({"value": value})
     except Invalid:
@@ -53,7 +53,7 @@ def holds(codec: Codec, value: Any) -> bool:
     return True
 
 
-def test_a_time_that_the_service_sets_is_no_column() -> None:
+def test_a_result_cannot_have_a_time_that_the_service_sets() -> None:
     schema = class_of(at={"type": "timestamp", "updated": True, "required": True})
     assert misfits(INTO, {"key": "string"}, schema) == []
     [location] = misfits(INTO, {"key": "string", "at": "string"}, schema)

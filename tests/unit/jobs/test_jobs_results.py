@@ -1,4 +1,4 @@
-"""Results: whole in every form, and the same page by page."""
+"""Results: complete in every format, and the same page by page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from spark_jobs.runner.results import ResultFiles
 
 
 def write(directory: Path, *sizes: int, group: int = 3) -> pa.Table:
-    """Write files of so many rows each, which count on."""
-    tables, begin = [], 0
+    """Write files with the given numbers of rows, numbered continuously."""
+    tables, first = [], 0
     for number, rows in enumerate(sizes):
-        table = pa.table({"n": pa.array(range(begin, begin + rows), pa.int64())})
+        table = pa.table({"n": pa.array(range(first, first + rows), pa.int64())})
         pq.write_table(table, directory / f"part-{number:05d}.parquet", row_group_size=group)
         tables.append(table)
-        begin += rows
+        first += rows
     return pa.concat_tables(tables)
 
 
@@ -36,49 +36,49 @@ def write(directory: Path, *sizes: int, group: int = 3) -> pa.Table:
     limit=st.integers(1, 12),
     group=st.integers(1, 4),
 )
-def test_pages_make_up_the_whole(
+def test_pages_together_are_the_complete_result(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, group: int
 ) -> None:
     directory = tmp_path_factory.mktemp("result")
     write(directory, *sizes, group=group)
     files = ResultFiles(directory)
-    seen: list[int] = []
+    numbers: list[int] = []
     after: tuple[int, int] | None = (0, 0)
     while after is not None:
         rows, after = files.page(after, limit)
         assert len(rows) <= limit
-        seen += [row["n"] for row in rows]
-    assert seen == list(range(sum(sizes)))
+        numbers += [row["n"] for row in rows]
+    assert numbers == list(range(sum(sizes)))
 
 
-def test_rows_before_a_page_are_not_made_into_objects(tmp_path: Path) -> None:
+def test_rows_before_a_page_are_not_decoded(tmp_path: Path) -> None:
     write(tmp_path, 8_000, group=8_000)
     files = ResultFiles(tmp_path)
     assert files.page((0, 0), 1) == ([{"n": 0}], (0, 1))
     tracemalloc.start()
     try:
         rows, _ = files.page((0, 7_998), 1)
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert rows == [{"n": 7_998}]
-    assert most < 8_000 * sys.getsizeof({}), "bytes, of less than an empty object for each row"
+    assert peak_bytes < 8_000 * sys.getsizeof({}), "bytes: less than an empty object per row"
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
-def test_every_form_holds_the_whole(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "csv", "json"])
+def test_every_format_has_the_complete_result(tmp_path: Path, format_: str) -> None:
     table = write(tmp_path, 5, 0, 20_000)
-    data = b"".join(ResultFiles(tmp_path).stream(form))  # type: ignore[arg-type]  # by parameter
-    read = {
+    data = b"".join(ResultFiles(tmp_path).stream(format_))  # type: ignore[arg-type]  # by parameter
+    decoded = {
         "parquet": lambda: pq.read_table(io.BytesIO(data)),
         "arrow": lambda: pa.ipc.open_stream(data).read_all(),
         "csv": lambda: pa_csv.read_csv(io.BytesIO(data)),
         "json": lambda: pa.table({"n": [int(line[5:-1]) for line in data.splitlines()]}),
-    }[form]()
-    assert read.equals(table)
+    }[format_]()
+    assert decoded.equals(table)
 
 
-def test_values_that_json_has_not(tmp_path: Path) -> None:
+def test_values_without_a_json_type(tmp_path: Path) -> None:
     row = {
         "at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
         "price": Decimal("1.50"),
@@ -104,7 +104,7 @@ def test_values_that_json_has_not(tmp_path: Path) -> None:
     assert '"AP8=","[""a"",null]"' in lines[1]
 
 
-def test_a_result_that_is_gone(tmp_path: Path) -> None:
+def test_a_missing_result(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ResultFiles(tmp_path)
 
@@ -137,7 +137,7 @@ JSON_TYPES: dict[type, ColumnType] = {
     ],
     ids=str,
 )
-def test_columns_are_of_the_types_that_their_values_have_as_json(
+def test_columns_have_the_json_types_of_their_values(
     tmp_path: Path, value: object, type_: pa.DataType
 ) -> None:
     table = pa.table({"column": pa.array([value], type_)})

@@ -1,4 +1,4 @@
-"""Jobs as JSON: read strictly, with the location of every mistake, and without Spark."""
+"""Jobs as JSON: parsed strictly and without Spark, with the location of every mistake."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ BY_CLASS = COUNT | {"spec": {"records": {"class": "people"}, "field": "city"}}
     ],
 )
 def test_mistakes_are_located(document: Any, pointer: str) -> None:
-    with pytest.raises(SpecInvalid) as caught:
+    with pytest.raises(SpecInvalid) as error:
         parse_job(document)
-    assert caught.value.pointer == pointer
+    assert error.value.pointer == pointer
 
 
 def test_nesting_is_bounded() -> None:
@@ -60,17 +60,17 @@ def test_over_http_only_classes_of_the_database_are_read() -> None:
         {"database": "club", "class": "people"}
     )
     for records in ({"file": "/etc/passwd.csv"}, {"class": "people", "database": "others"}):
-        with pytest.raises(SpecInvalid) as caught:
+        with pytest.raises(SpecInvalid) as error:
             parse_job(COUNT | {"spec": {"records": records, "field": "city"}}, "club")
-        assert caught.value.pointer == "/spec/records"
+        assert error.value.pointer == "/spec/records"
 
 
-def test_the_fingerprint_of_a_job_covers_what_determines_its_stages() -> None:
-    known = parse_job(COUNT).fingerprint
-    assert parse_job({**COUNT, "limits": {"rows": 1}}).fingerprint == known
-    assert parse_job(dict(reversed(COUNT.items()))).fingerprint == known
+def test_the_fingerprint_of_a_job_covers_the_input_of_its_stages() -> None:
+    fingerprint = parse_job(COUNT).fingerprint
+    assert parse_job({**COUNT, "limits": {"rows": 1}}).fingerprint == fingerprint
+    assert parse_job(dict(reversed(COUNT.items()))).fingerprint == fingerprint
     other = {"records": {"file": "people.csv"}, "field": "name"}
-    assert parse_job(COUNT | {"spec": other}).fingerprint != known
+    assert parse_job(COUNT | {"spec": other}).fingerprint != fingerprint
 
 
 def test_limits_are_compared_with_the_forecast() -> None:

@@ -1,4 +1,4 @@
-"""Jobs that are submitted over HTTP: a lost answer causes no second run."""
+"""Jobs submitted over HTTP: a lost reply causes no second run."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ ACCEPTED = b'HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nConnection: close\r\
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        listening.settimeout(60)
-        yield listening
+    with closing(socket.create_server(("127.0.0.1", 0))) as socket_:
+        socket_.settimeout(60)
+        yield socket_
 
 
-def answering(listener: socket.socket, *answers: bytes) -> tuple[Thread, list[bytes]]:
-    """Answer one connection after the other; an empty answer is one that was lost."""
-    seen: list[bytes] = []
+def serve_replies(listener: socket.socket, *replies: bytes) -> tuple[Thread, list[bytes]]:
+    """Reply to one connection after the other; an empty reply is a lost one."""
+    requests: list[bytes] = []
 
     def serve() -> None:
-        for answer in answers:
+        for reply in replies:
             connection, _ = listener.accept()
             with closing(connection):
                 request = b""
                 while not request.endswith(b"}"):
                     request += connection.recv(65_536)
-                seen.append(request)
-                connection.sendall(answer)
+                requests.append(request)
+                connection.sendall(reply)
 
     thread = Thread(target=serve)
     thread.start()
-    return thread, seen
+    return thread, requests
 
 
 def submit(listener: socket.socket) -> str:
@@ -48,28 +48,28 @@ def submit(listener: socket.socket) -> str:
         return str(RemoteRuns(service, "club").submit({"kind": "k"}, dry_run=False)["id"])
 
 
-def keys_of(seen: list[bytes]) -> list[str]:
+def keys_of(requests: list[bytes]) -> list[str]:
     return [
         key.decode()
-        for request in seen
+        for request in requests
         for key in re.findall(rb"idempotency-key: (\w+)", request.lower())
     ]
 
 
-def test_a_job_whose_answer_is_lost_is_sent_again_under_its_key(listener: socket.socket) -> None:
-    """By a proxy whose service has gone, and by the service, more than once."""
+def test_a_job_with_a_lost_reply_is_resent_with_its_key(listener: socket.socket) -> None:
+    """The reply is lost by a proxy without its service, and twice by the service."""
     page = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 8\r\nConnection: close\r\n\r\n<p>a</p>"
-    thread, seen = answering(listener, page, b"", b"", ACCEPTED)
+    thread, requests = serve_replies(listener, page, b"", b"", ACCEPTED)
     assert submit(listener) == "r1"
     thread.join()
-    keys = keys_of(seen)
+    keys = keys_of(requests)
     assert (len(keys), len({*keys})) == (4, 1)
 
 
-def test_a_job_is_submitted_once_a_service_that_was_lost_is_there_again(
+def test_a_job_is_submitted_once_a_lost_service_is_back(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second attempt finds nobody who listens."""
+    """The second attempt finds no listener."""
     address = listener.getsockname()
     pauses = 0
 
@@ -82,34 +82,34 @@ def test_a_job_is_submitted_once_a_service_that_was_lost_is_there_again(
         else:
             listener = socket.create_server(address)
             listener.settimeout(60)
-            threads.append(answering(listener, ACCEPTED))
+            threads.append(serve_replies(listener, ACCEPTED))
 
-    thread, seen = answering(listener, b"")
+    thread, requests = serve_replies(listener, b"")
     threads: list[tuple[Thread, list[bytes]]] = []
     monkeypatch.setattr(reconnection, "sleep", pause)
     assert submit(listener) == "r1"
-    [(second, seen_then)] = threads
+    [(second, later_requests)] = threads
     second.join()
     listener.close()
     assert pauses == 2
-    keys = keys_of([*seen, *seen_then])
+    keys = keys_of([*requests, *later_requests])
     assert (len(keys), len({*keys})) == (2, 1)
 
 
-def test_a_service_that_stays_silent_may_have_the_job(
+def test_a_service_without_a_reply_may_have_the_job(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconnection, "SILENCE_S", -1.0)
-    thread, _ = answering(listener, b"")
+    thread, _ = serve_replies(listener, b"")
     with pytest.raises(ServiceRefused, match=r"does not answer.*The job may have been submitted"):
         submit(listener)
     thread.join()
 
 
 @pytest.mark.parametrize("body", [b"<p>a page</p>", b"5", b"\xff"])
-def test_an_answer_of_a_proxy_is_reported(listener: socket.socket, body: bytes) -> None:
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-    thread, _ = answering(listener, answer % (len(body), body))
+def test_a_reply_of_a_proxy_is_reported(listener: socket.socket, body: bytes) -> None:
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    thread, _ = serve_replies(listener, reply % (len(body), body))
     with pytest.raises(ServiceRefused, match="no JSON"):
         submit(listener)
     thread.join()
@@ -117,8 +117,8 @@ def test_an_answer_of_a_proxy_is_reported(listener: socket.socket, body: bytes) 
 
 def test_a_refusal_of_the_service_is_final(listener: socket.socket) -> None:
     body = b'{"detail": "No worker executes jobs."}'
-    answer = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-    thread, _ = answering(listener, answer % (len(body), body))
+    reply = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    thread, _ = serve_replies(listener, reply % (len(body), body))
     with pytest.raises(ServiceRefused, match=r"^No worker executes jobs\.$"):
         submit(listener)
     thread.join()
@@ -129,33 +129,33 @@ def limited(status: int, retry_s: int, body: bytes = b'{"detail": "Not now."}') 
     return head % (status, retry_s, len(body)) + body
 
 
-def test_a_service_that_takes_no_more_is_asked_again_when_it_says(
+def test_an_overloaded_service_is_retried_after_its_retry_after(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it starts, by its limits, and by those of a proxy."""
+    """It refuses while it starts, by its limits, and by those of a proxy."""
     pauses: list[float] = []
     monkeypatch.setattr(reconnection, "sleep", pauses.append)
-    answers = (limited(503, 2), limited(429, 7), limited(429, 99, b"<p>"), ACCEPTED)
-    thread, seen = answering(listener, *answers)
+    replies = (limited(503, 2), limited(429, 7), limited(429, 99, b"<p>"), ACCEPTED)
+    thread, requests = serve_replies(listener, *replies)
     assert submit(listener) == "r1"
     thread.join()
     assert pauses == [reconnection.PAUSE_S, 7.0, 99.0]
-    keys = keys_of(seen)
+    keys = keys_of(requests)
     assert (len(keys), len({*keys})) == (4, 1)
 
 
-def test_a_longer_wait_than_the_longest_is_not_begun(listener: socket.socket) -> None:
-    """Nothing has been done, so there is nothing to go on with."""
-    thread, _ = answering(listener, limited(429, 601))
+def test_a_retry_after_above_the_maximum_is_not_waited_for(listener: socket.socket) -> None:
+    """No job can have been submitted, and the error says so."""
+    thread, _ = serve_replies(listener, limited(429, 601))
     with pytest.raises(ServiceRefused, match=r"^Not now\.$"):
         submit(listener)
     thread.join()
 
 
-def test_a_service_that_only_says_that_it_takes_no_more_is_given_up(
+def test_retries_of_an_overloaded_service_are_limited(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each pause is one that the limit allows; all together are more. Silences are waits apart."""
+    """Each pause is within the limit, but not their sum. Lost replies are counted separately."""
     clock = [0.0]
 
     def pause(seconds: float) -> None:
@@ -163,17 +163,17 @@ def test_a_service_that_only_says_that_it_takes_no_more_is_given_up(
 
     monkeypatch.setattr(reconnection, "sleep", pause)
     monkeypatch.setattr(reconnection, "monotonic", lambda: clock[0])
-    answers = (limited(429, 300), b"", limited(429, 290), b"", limited(429, 10))
-    thread, _ = answering(listener, *answers)
+    replies = (limited(429, 300), b"", limited(429, 290), b"", limited(429, 10))
+    thread, _ = serve_replies(listener, *replies)
     with pytest.raises(ServiceRefused, match=r"^Not now\. The job may have been submitted"):
         submit(listener)
     thread.join()
     assert clock == [591.0]
 
 
-def test_a_service_that_never_answers_is_reported() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as gone:
-        port = gone.getsockname()[1]
+def test_an_unreachable_service_is_reported() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as closed:
+        port = closed.getsockname()[1]
     with (
         ServiceClient(f"http://127.0.0.1:{port}", None) as service,
         pytest.raises(ServiceRefused, match="does not answer"),

@@ -1,4 +1,4 @@
-"""Files that are read without Spark: as Spark would, or left to it."""
+"""Files read without Spark: with Spark's result, or left to Spark."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_types_of_json_and_parquet_are_kept(tmp_path: Path) -> None:
         ("p.parquet", "no"),
     ],
 )
-def test_what_is_large_or_not_plain_is_left_to_spark(tmp_path: Path, name: str, text: str) -> None:
+def test_large_or_unusual_files_are_left_to_spark(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
     assert read(tmp_path / name) is None
 
@@ -80,7 +80,7 @@ def test_paths_that_name_no_file_are_left_to_spark(tmp_path: Path) -> None:
     assert read(tmp_path / "none.csv") is None
 
 
-def test_requested_fields_are_read_and_missing_ones_are_named(tmp_path: Path) -> None:
+def test_requested_fields_are_read_and_missing_ones_reported(tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("id,a,b\n1,x,y\n")
     assert read(file, "b") == [{"id": "1", "b": "y"}]

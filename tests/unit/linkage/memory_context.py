@@ -1,4 +1,4 @@
-"""A context for runs of open linkage in this process: inputs and outputs are tables in memory."""
+"""A context for open linkage in this process, with inputs and outputs in memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["MemoryContext", "text_table"]
 
 
 def text_table(rows: Sequence[Mapping[str, str | None]]) -> pa.Table:
-    """Records of the same fields as an input: every value a string, as from CSV."""
+    """Return records with the same fields as an input whose values are strings, as from CSV."""
     return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in rows[0]})
 
 
 class MemoryContext:
-    """What the local engine needs of a run; without Spark."""
+    """The part of a stage context that the local engine uses, without Spark."""
 
     def __init__(self, inputs: Mapping[str, pa.Table]) -> None:
         self.counters: Counter[str] = Counter()
@@ -38,7 +38,7 @@ class MemoryContext:
         return self._outputs[stage]
 
     def progress(self, done: int, total: int) -> None:
-        """Nobody looks."""
+        """Ignore the progress."""
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] += by
@@ -47,7 +47,7 @@ class MemoryContext:
         self.reports[name] = document
 
     def execute(self, spec: OpenSpec) -> pa.Table:
-        """Do all stages; the rows of the last."""
+        """Execute all stages; return the output of the last."""
         for name, stage in STAGES.items():
             self._outputs[name] = stage(spec, self)  # type: ignore[arg-type]  # without Spark
         return self._outputs[name]

@@ -1,4 +1,4 @@
-"""P4Join as it is written down: plain, exact, every filter switchable; the oracle of kernels.
+"""P4Join as published: plain and exact, with optional filters; the oracle of the kernels.
 
 See docs/papers/pprl.md, 2.2 and 2.3.
 """
@@ -19,9 +19,9 @@ class Record:
     """One encoded record.
 
     Attributes:
-        id: Its name.
-        source: Which owner's it is.
-        bits: Its set positions, ascending.
+        id: The record's id.
+        source: The number of its owner.
+        bits: The positions of its set bits, ascending.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Two records of different owners that are at least as similar as required."""
+    """Two records of different owners whose similarity reaches the threshold."""
 
     left: str
     right: str
@@ -43,7 +43,7 @@ ALL_FILTERS: Final = Filters()
 
 @dataclass(slots=True)
 class Counters:
-    """Pairs of records that are left after each stage."""
+    """Numbers of pairs that remain after each stage."""
 
     pairs: int = 0
     after_length: int = 0
@@ -54,7 +54,7 @@ class Counters:
 
 @dataclass(slots=True)
 class _Prepared:
-    """A record in the common order: its set positions, and its prefix."""
+    """A record in the common order: its set bits and its prefix."""
 
     record: Record
     bits: tuple[int, ...]
@@ -63,9 +63,9 @@ class _Prepared:
 
 
 def order_of(records: Iterable[Record]) -> Mapping[int, int]:
-    """Return the rank of each position: rare ones first, ties by position; unused ones have none.
+    """Return the rank of each used position: rare positions first, ties by position.
 
-    It must be computed from the records of all owners, or the prefix filter loses pairs.
+    Pass the records of all owners, or the prefix filter loses pairs.
     """
     frequency: dict[int, int] = {}
     for record in records:
@@ -83,20 +83,20 @@ def reordered(record: Record, order: Mapping[int, int]) -> tuple[int, ...]:
 def exceeds_position(
     left: Sequence[int], right: Sequence[int], prefixes: tuple[int, int], threshold: Fraction
 ) -> bool:
-    """Whether two records can still share enough bits (the improved position filter).
+    """Return whether two records can still share enough bits (the improved position filter).
 
     Args:
         left: Set bits of one record in the common order.
-        right: Those of the other.
+        right: Set bits of the other record in the common order.
         prefixes: Lengths of their prefixes, in set bits.
-        threshold: The least similarity.
+        threshold: The minimum similarity.
     """
     x, y = left[: prefixes[0]], right[: prefixes[1]]
     overlap = len(set(x) & set(y))
     beyond_x = sum(bit > y[-1] for bit in x)
     beyond_y = sum(bit > x[-1] for bit in y)
-    rest = min(len(left) - len(x) + beyond_x, len(right) - len(y) + beyond_y)
-    return overlap + rest >= min_overlap(len(left), len(right), threshold)
+    remaining = min(len(left) - len(x) + beyond_x, len(right) - len(y) + beyond_y)
+    return overlap + remaining >= min_overlap(len(left), len(right), threshold)
 
 
 def join(
@@ -105,13 +105,13 @@ def join(
     filters: Filters = ALL_FILTERS,
     counters: Counters | None = None,
 ) -> Iterator[Match]:
-    """Find all pairs of different owners whose Tanimoto similarity is the threshold at least.
+    """Find all pairs of different owners with a Tanimoto similarity of at least the threshold.
 
     Args:
-        records: Those of all owners; each has a bit at least.
+        records: The records of all owners; each has at least one set bit.
         threshold: Above 0, at most 1.
-        filters: What spares comparisons; the matches are the same with any.
-        counters: Counts what each filter leaves.
+        filters: Filters that save comparisons; they do not change the matches.
+        counters: Counts the pairs that pass each filter.
 
     Raises:
         ValueError: The threshold is out of bounds, or a record has no bit.
@@ -123,21 +123,23 @@ def join(
     counters = counters or Counters()
     order = order_of(records)
     prepared = sorted((_prepare(r, order, threshold) for r in records), key=lambda p: len(p.bits))
-    waiting: dict[int, list[_Prepared]] = {}
-    for own in prepared:
-        cardinality = len(own.bits)
-        for length in list(waiting):
-            candidates = [other for other in waiting[length] if _foreign(own, other)]
+    by_cardinality: dict[int, list[_Prepared]] = {}
+    for probe in prepared:
+        cardinality = len(probe.bits)
+        for length in list(by_cardinality):
+            candidates = [
+                other for other in by_cardinality[length] if _has_other_owner(probe, other)
+            ]
             counters.pairs += len(candidates)
             if filters.length and length < threshold * cardinality:
                 continue
             counters.after_length += len(candidates)
-            yield from _compared(own, candidates, threshold, filters, counters)
-        waiting.setdefault(cardinality, []).append(own)
+            yield from _compared(probe, candidates, threshold, filters, counters)
+        by_cardinality.setdefault(cardinality, []).append(probe)
 
 
-def _foreign(own: _Prepared, other: _Prepared) -> bool:
-    return own.record.source != other.record.source
+def _has_other_owner(probe: _Prepared, other: _Prepared) -> bool:
+    return probe.record.source != other.record.source
 
 
 def _prepare(record: Record, order: Mapping[int, int], threshold: Fraction) -> _Prepared:
@@ -146,23 +148,23 @@ def _prepare(record: Record, order: Mapping[int, int], threshold: Fraction) -> _
 
 
 def _compared(
-    own: _Prepared,
+    probe: _Prepared,
     candidates: Sequence[_Prepared],
     threshold: Fraction,
     filters: Filters,
     counters: Counters,
 ) -> Iterator[Match]:
     for other in candidates:
-        if filters.prefix and not set(own.prefix) & set(other.prefix):
+        if filters.prefix and not set(probe.prefix) & set(other.prefix):
             continue
         counters.after_prefix += 1
-        prefixes = len(own.prefix), len(other.prefix)
-        if filters.position and not exceeds_position(own.bits, other.bits, prefixes, threshold):
+        prefixes = len(probe.prefix), len(other.prefix)
+        if filters.position and not exceeds_position(probe.bits, other.bits, prefixes, threshold):
             continue
         counters.after_position += 1
-        common = len(own.members & other.members)
-        similarity = Fraction(common, len(own.bits) + len(other.bits) - common)
+        common = len(probe.members & other.members)
+        similarity = Fraction(common, len(probe.bits) + len(other.bits) - common)
         if similarity >= threshold:
             counters.matches += 1
-            first, second = sorted((own.record, other.record), key=lambda r: r.source)
+            first, second = sorted((probe.record, other.record), key=lambda r: r.source)
             yield Match(first.id, second.id, similarity)

@@ -1,4 +1,4 @@
-"""The search for a GPU, and what is reported if there is none."""
+"""The search for a GPU, and the reports without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_jobs.session import SparkOptions, SparkUnavailable, open_session
 
 
 class Cuda(SimpleNamespace):
-    """The functions of `numba.cuda` that are used."""
+    """The functions of `numba.cuda` that the product uses."""
 
     def __init__(self, *, available: bool, error: str | None = None, name: Any = b"T4") -> None:
         super().__init__(
@@ -30,13 +30,13 @@ class Cuda(SimpleNamespace):
         )
 
 
-def put(monkeypatch: pytest.MonkeyPatch, cuda: Any) -> None:
+def install(monkeypatch: pytest.MonkeyPatch, cuda: Any) -> None:
     monkeypatch.setitem(sys.modules, "numba.cuda", cuda)
 
 
 @pytest.fixture(autouse=True)
 def _cleared_cache() -> Iterator[None]:
-    """Forget what a test has found."""
+    """Clear the cached search between tests."""
     gpu.has_gpu.cache_clear()
     yield
     gpu.has_gpu.cache_clear()
@@ -44,7 +44,7 @@ def _cleared_cache() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", [b"Tesla T4", "Tesla T4"])
 def test_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
-    put(monkeypatch, Cuda(available=True, name=name))
+    install(monkeypatch, Cuda(available=True, name=name))
     assert look_for_gpu() == "Tesla T4"
 
 
@@ -59,7 +59,7 @@ def test_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
 def test_the_error_names_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, cuda: Any, message: str
 ) -> None:
-    put(monkeypatch, cuda)
+    install(monkeypatch, cuda)
     with pytest.raises(GpuUnavailable, match=message):
         look_for_gpu()
 
@@ -67,28 +67,28 @@ def test_the_error_names_what_is_missing(
 class Session:
     """The settings of a session."""
 
-    def __init__(self, master: str, use: str | None) -> None:
-        self.conf = {"spark.master": master} | ({} if use is None else {gpu.ON_GPU: use})
+    def __init__(self, master: str, mode: str | None) -> None:
+        self.conf = {"spark.master": master} | ({} if mode is None else {gpu.ON_GPU: mode})
 
 
 @pytest.mark.parametrize(
-    ("master", "use", "there", "uses"),
+    ("master", "mode", "available", "uses"),
     [
         ("local[*,4]", "auto", True, True),
         ("local", "auto", True, True),
         ("local[2]", "auto", False, False),
         ("local[2]", "never", True, False),
         ("local[2]", None, True, False),
-        ("local[2]", "always", False, True),  # it was there when the session was opened
+        ("local[2]", "always", False, True),  # it was available when the session was opened
         ("local-cluster[2,1,1024]", "auto", True, False),
         ("spark://host:7077", "always", True, False),
     ],
 )
-def test_only_spark_of_this_machine_uses_its_gpu(
-    monkeypatch: pytest.MonkeyPatch, master: str, use: str | None, *, there: bool, uses: bool
+def test_only_local_spark_uses_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, master: str, mode: str | None, *, available: bool, uses: bool
 ) -> None:
-    put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
-    spark: Any = Session(master, use)
+    install(monkeypatch, Cuda(available=available, error=None if available else "no driver"))
+    spark: Any = Session(master, mode)
     assert uses_gpu(spark) is uses
     assert is_here(master) is (master in {"local", "local[2]", "local[*,4]"})
 
@@ -103,7 +103,7 @@ def test_only_spark_of_this_machine_uses_its_gpu(
 def test_a_worker_that_requires_a_gpu_does_not_start_without_one(
     monkeypatch: pytest.MonkeyPatch, master: str, message: str
 ) -> None:
-    put(monkeypatch, Cuda(available=False, error="no driver"))
+    install(monkeypatch, Cuda(available=False, error="no driver"))
     monkeypatch.setattr(session, "look_for_spark", lambda _: "Spark")
     with pytest.raises(SparkUnavailable, match=message):
         open_session(SparkOptions(master, gpu="always"))
@@ -116,7 +116,7 @@ def test_the_setting_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("use", "there", "details"),
+    ("mode", "available", "details"),
     [
         ("auto", True, ["T4"]),
         ("auto", False, ["slower without"]),
@@ -125,19 +125,19 @@ def test_the_setting_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_the_doctor_reports_the_gpu(
-    monkeypatch: pytest.MonkeyPatch, use: str, details: list[str], *, there: bool
+    monkeypatch: pytest.MonkeyPatch, mode: str, details: list[str], *, available: bool
 ) -> None:
-    put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
-    monkeypatch.setenv("PORTOLAN_GPU", use)
+    install(monkeypatch, Cuda(available=available, error=None if available else "no driver"))
+    monkeypatch.setenv("PORTOLAN_GPU", mode)
     findings = app.commands.doctor.installation.examine_gpu()
-    assert [finding.found for finding in findings] == [there] * len(details)
+    assert [finding.found for finding in findings] == [available] * len(details)
     assert not any(finding.fatal for finding in findings)
     for finding, detail in zip(findings, details, strict=True):
         assert detail in finding.detail + finding.remedy
 
 
-@pytest.mark.parametrize("switched", [{"prefix": True}, {"position": True}, {}])
-def test_the_filters_of_the_paper_are_left_to_processors(switched: dict[str, bool]) -> None:
-    filters = Filters(**{"prefix": False, "position": False, **switched})
-    nothing: Any = None
-    assert BlockComparison(nothing, nothing, filters).by_length is not bool(switched)
+@pytest.mark.parametrize("enabled", [{"prefix": True}, {"position": True}, {}])
+def test_the_papers_filters_run_on_the_cpu(enabled: dict[str, bool]) -> None:
+    filters = Filters(**{"prefix": False, "position": False, **enabled})
+    unused: Any = None
+    assert BlockComparison(unused, unused, filters).by_length is not bool(enabled)

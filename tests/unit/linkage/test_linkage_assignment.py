@@ -1,4 +1,4 @@
-"""One-to-one links: batch by batch the same as from all pairs together."""
+"""One-to-one links: batches give the same links as all pairs together."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ NAMES = ("left_party", "left", "right_party", "right", "similarity")
 
 
 def ends(link: Link) -> set[tuple[str, str, str]]:
-    """The record and the owner for which a link uses up the partner."""
+    """Return each record of a link with the other owner: it can have no further link there."""
     return {link[:3], (link[2], link[3], link[0])}
 
 
 def best_of_both(links: list[Link]) -> list[Link]:
-    """Repeatedly take the links that both ends rank first, and drop those that touch them."""
-    rank, left, chosen = {link: n for n, link in enumerate(links)}, set(links), set()
-    while left:
-        best = {end: min((x for x in left if end in ends(x)), key=rank.__getitem__)
-                for link in left for end in ends(link)}  # fmt: skip
-        mutual = {link for link in left if all(best[end] == link for end in ends(link))}
-        used = {end for link in mutual for end in ends(link)}
+    """Repeatedly take the links that both ends rank first, and drop their competitors."""
+    rank, remaining, chosen = {link: n for n, link in enumerate(links)}, set(links), set()
+    while remaining:
+        best = {end: min((x for x in remaining if end in ends(x)), key=rank.__getitem__)
+                for link in remaining for end in ends(link)}  # fmt: skip
+        mutual = {link for link in remaining if all(best[end] == link for end in ends(link))}
+        used_ends = {end for link in mutual for end in ends(link)}
         chosen |= mutual
-        left = {link for link in left if not ends(link) & used}
+        remaining = {link for link in remaining if not ends(link) & used_ends}
     return sorted(chosen, key=rank.__getitem__)
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[Link]:
-    """Links of two to four owners, some of whose records have the same ids; ties are common."""
+    """Links of two to four owners with shared record ids and many ties."""
     owners = ["a", "b", "c", "d"][: draw(st.integers(2, 4))]
     pairs = [(x, y) for n, x in enumerate(owners) for y in owners[n + 1 :]]
     ids = st.sampled_from("01234")
-    several = st.tuples(st.sampled_from(pairs), ids, ids)
-    found = draw(st.lists(several, unique=True, max_size=40))
-    similar = st.sampled_from([1.0, 0.9, 0.85, 0.8])
-    links = [(one, left, other, right, draw(similar)) for (one, other), left, right in found]
+    link_ends = st.tuples(st.sampled_from(pairs), ids, ids)
+    drawn_links = draw(st.lists(link_ends, unique=True, max_size=40))
+    similarities = st.sampled_from([1.0, 0.9, 0.85, 0.8])
+    links = [(a, left, b, right, draw(similarities)) for (a, b), left, right in drawn_links]
     return sorted(links, key=lambda link: (-link[4], *link[:4]))
 
 
@@ -53,7 +53,7 @@ def batch(links: list[Link]) -> pa.RecordBatch:
     return pa.record_batch(arrays, names=list(NAMES))
 
 
-def through(links: list[Link], sizes: list[int]) -> list[Link]:
+def in_batches(links: list[Link], sizes: list[int]) -> list[Link]:
     batches, first = [], 0
     for size in [*sizes, len(links)]:
         batches.append(batch(links[first : first + size]))
@@ -67,11 +67,11 @@ def through(links: list[Link], sizes: list[int]) -> list[Link]:
 def test_assignment_chooses_links_that_both_ends_rank_first(
     links: list[Link], sizes: list[int]
 ) -> None:
-    assert through(links, sizes) == best_of_both(links)
+    assert in_batches(links, sizes) == best_of_both(links)
 
 
 def test_the_forecast_includes_its_memory_of_each_record() -> None:
-    """However many pairs: it keeps only an id for each record, and its slot in a set."""
+    """Memory grows with the records, not the pairs: an id and a set slot for each."""
     ids = {f"{Random(n).getrandbits(160):040x}" for n in range(10_000)}
-    most = (sys.getsizeof(ids) + sum(sys.getsizeof(id_) for id_ in ids)) / len(ids)
-    assert most <= BYTES_PER_END
+    max_bytes = (sys.getsizeof(ids) + sum(sys.getsizeof(id_) for id_ in ids)) / len(ids)
+    assert max_bytes <= BYTES_PER_END

@@ -1,4 +1,4 @@
-"""Blocks of open linkage: the work follows the pairs that are compared, not the records."""
+"""Blocks of open linkage: work is proportional to the compared pairs, not the records."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 
 from spark_jobs.linkage.open.pairs import BlockedRecords, candidates
 
-RECORDS = 600_000  # all of their pairs would take minutes
+RECORDS = 600_000  # comparing all pairs would take minutes
 
 
 def one_block(source: np.ndarray, known: np.ndarray, *, within: bool) -> BlockedRecords:
-    """Records of one block, in any order."""
+    """Return unordered records of one block."""
     count = len(source)
     return BlockedRecords(
         rule=np.zeros(count, np.int8),
@@ -31,21 +31,21 @@ def pairs_of(records: BlockedRecords) -> set[tuple[int, int]]:
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("at", [0, RECORDS // 2, RECORDS - 1])
-def test_one_record_meets_those_of_a_large_table_once(at: int) -> None:
+@pytest.mark.parametrize("row", [0, RECORDS // 2, RECORDS - 1])
+def test_one_record_is_compared_once_with_each_of_a_large_table(row: int) -> None:
     source = np.zeros(RECORDS)
-    source[at] = 1
-    found = pairs_of(one_block(source, np.zeros(RECORDS, np.bool_), within=False))
-    assert found == {(min(at, other), max(at, other)) for other in range(RECORDS) if other != at}
+    source[row] = 1
+    pairs = pairs_of(one_block(source, np.zeros(RECORDS, np.bool_), within=False))
+    assert pairs == {(min(row, other), max(row, other)) for other in range(RECORDS) if other != row}
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("at", [0, RECORDS // 2, RECORDS - 1])
-def test_one_new_record_meets_those_of_known_clusters_once(at: int) -> None:
+@pytest.mark.parametrize("row", [0, RECORDS // 2, RECORDS - 1])
+def test_one_new_record_is_compared_once_with_each_of_known_clusters(row: int) -> None:
     known = np.ones(RECORDS, np.bool_)
-    known[at] = False
-    found = pairs_of(one_block(np.zeros(RECORDS), known, within=True))
-    assert found == {(min(at, other), max(at, other)) for other in range(RECORDS) if other != at}
+    known[row] = False
+    pairs = pairs_of(one_block(np.zeros(RECORDS), known, within=True))
+    assert pairs == {(min(row, other), max(row, other)) for other in range(RECORDS) if other != row}
 
 
 @pytest.mark.timeout(30)

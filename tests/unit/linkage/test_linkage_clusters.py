@@ -1,4 +1,4 @@
-"""Clusters as they are read: ids that any class accepts, and names that only one cluster has."""
+"""Clusters in results: ids that any class accepts, and unique names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.result_ids import result_id, result_ids
 from tests.unit.linkage.memory_context import MemoryContext, text_table
 
-GIVEN = {
+DOCUMENT = {
     "inputs": {"people": {"file": "people.csv"}, "others": {"file": "others.csv"}},
     "blocking": [["phone"]],
     "comparisons": [{"columns": ["name"], "levels": ["exact"]}],
 }
-KNOWN = OpenSpec.parse({**GIVEN, "known": {"file": "known.csv"}})
+KNOWN = OpenSpec.parse({**DOCUMENT, "known": {"file": "known.csv"}})
 NAMES = [
     ("a", "1"),
     ("a", "1/2"),
@@ -35,7 +35,7 @@ def test_ids_of_results_are_ids_of_objects(names: tuple[str, str]) -> None:
     assert id_error(result_id(*names)) is None
 
 
-def test_ids_of_results_are_different_and_the_same_for_columns() -> None:
+def test_ids_of_results_are_unique_and_equal_for_columns() -> None:
     ids = [result_id(*names) for names in NAMES]
     assert len({*ids}) == len(NAMES)
     columns = (pa.chunked_array([side]) for side in zip(*NAMES, strict=True))
@@ -49,14 +49,14 @@ def test_records_of_any_id_are_linked_into_rows_that_a_class_accepts(stage: str)
         for n, id_ in enumerate(("1/2", "1", "2/", "x" * 600, *(f"r/{n}" for n in range(20))))
     ]
     context = MemoryContext({"people": text_table(rows), "others": text_table(rows)})
-    context.execute(OpenSpec.parse({**GIVEN, "threshold": 0.01}))
+    context.execute(OpenSpec.parse({**DOCUMENT, "threshold": 0.01}))
     ids = context.output_table(stage).column("id").to_pylist()
     assert len({*ids}) == len(ids) == len(rows) * (1 if stage == "pairs" else 2)
     assert [id_ for id_ in ids if id_error(id_) is not None] == []
 
 
 def clusters(groups: Mapping[str, int], known: Mapping[str, str]) -> dict[str, str]:
-    """Name groups of records of `people`; returns the name of the cluster of each record."""
+    """Name groups of records of `people`; return the cluster name of each record."""
     ids = [*groups]
     records = pa.table(
         {
@@ -67,13 +67,15 @@ def clusters(groups: Mapping[str, int], known: Mapping[str, str]) -> dict[str, s
             "truth": pa.nulls(len(ids), pa.string()),
         }
     )
-    first = {group: at for at, group in reversed([*enumerate(groups.values())])}
-    roots = pa.table({"row": records["row"], "root": [first[each] for each in groups.values()]})
-    found = name_clusters(records, roots, KNOWN)
-    return dict(zip(found["record"].to_pylist(), found["cluster"].to_pylist(), strict=True))
+    roots_by_group = {group: row for row, group in reversed([*enumerate(groups.values())])}
+    roots = pa.table(
+        {"row": records["row"], "root": [roots_by_group[group] for group in groups.values()]}
+    )
+    named = name_clusters(records, roots, KNOWN)
+    return dict(zip(named["record"].to_pylist(), named["cluster"].to_pylist(), strict=True))
 
 
-def test_a_record_that_came_again_gets_another_cluster_than_that_called_after_it() -> None:
+def test_a_returning_record_gets_another_name_than_the_cluster_named_after_it() -> None:
     first = clusters({"3": 1, "4": 1}, {})
     assert first == {"3": "people/3", "4": "people/3"}
     second = clusters({"4": 1}, first)
@@ -96,8 +98,8 @@ def test_a_record_that_came_again_gets_another_cluster_than_that_called_after_it
         (["", "/", "people", "people~2", "people~2/"], "people/3"),
     ],
 )
-def test_a_new_cluster_has_the_least_number_that_none_has(known: Sequence[str], name: str) -> None:
-    others = {f"{n + 4}": one for n, one in enumerate(known)}
-    groups = {"3": 0, **{record: n for n, record in enumerate(others, 1)}}
-    found = clusters(groups, others)
-    assert found == {"3": name, **others}
+def test_a_new_cluster_has_the_smallest_unused_number(known: Sequence[str], name: str) -> None:
+    known_names = {f"{n + 4}": cluster for n, cluster in enumerate(known)}
+    groups = {"3": 0, **{record: n for n, record in enumerate(known_names, 1)}}
+    named = clusters(groups, known_names)
+    assert named == {"3": name, **known_names}

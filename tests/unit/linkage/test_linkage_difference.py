@@ -1,4 +1,4 @@
-"""Links of records that differ by more than they share."""
+"""Links of records that differ in more than they share."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ def share(names: Mapping[int, str | None], links: Sequence[tuple[int, int]]) -> 
     return differing_share(left, right, pa.table({"row": [*names], "c0": fields, "c1": fields}))
 
 
-def lines_of_products(count: int) -> dict[int, str]:
-    """Products with the same words, but for a model number: rows have no order."""
+def product_line(count: int) -> dict[int, str]:
+    """Return products that differ only in a model number; rows are unordered."""
     return {-7 * n: f"{_ROUTER} {n * 7_919:x}q{n * 104_729:x}z" for n in range(1, count + 1)}
 
 
-def test_products_that_differ_in_their_model_are_different() -> None:
-    products = lines_of_products(300)
+def test_products_with_other_model_numbers_differ() -> None:
+    products = product_line(300)
     rows = list(products)
     assert share(products, list(pairwise(rows))) > 0.9
 
 
-def test_the_same_product_with_a_word_more_is_not() -> None:
-    products = lines_of_products(300)
-    again = {row - 10_000: f"{name} offer" for row, name in products.items()}
-    assert share(products | again, [(row, row - 10_000) for row in products]) == 0.0
+def test_the_same_product_with_an_additional_word_does_not_differ() -> None:
+    products = product_line(300)
+    extended = {row - 10_000: f"{name} offer" for row, name in products.items()}
+    assert share(products | extended, [(row, row - 10_000) for row in products]) == 0.0
 
 
-def test_people_with_typing_errors_are_not() -> None:
+def test_people_with_typing_errors_do_not_differ() -> None:
     names: dict[int, str | None] = {}
-    of_person: dict[object, list[int]] = {}
+    rows_by_person: dict[object, list[int]] = {}
     for row, record in enumerate(people(300, 2, seed=3)):
-        of_person.setdefault(record.pop("entity"), []).append(row)
+        rows_by_person.setdefault(record.pop("entity"), []).append(row)
         record.pop("id")
         names[row] = normalise(pa.array([" ".join(map(str, filter(None, record.values())))]))[
             0
         ].as_py()
-    links = [(first, other) for first, *others in of_person.values() for other in others]
+    links = [(first, other) for first, *others in rows_by_person.values() for other in others]
     assert links
     assert share(names, links) < 0.1
 
 
-def test_what_is_missing_does_not_differ() -> None:
+def test_missing_values_do_not_differ() -> None:
     assert share({1: "margaret", 2: None, 3: None}, [(1, 2), (2, 3)]) == 0.0
 
 

@@ -1,4 +1,4 @@
-"""What P4Join's filters leave at the paper's density, and what PPJoin's own filter would."""
+"""Pairs that pass P4Join's filters at the paper's density, and PPJoin's original filter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_FILTERS = Filters(length=False, prefix=False, position=False)
 
 
 def max_overlap(left: tuple[int, ...], right: tuple[int, ...], prefixes: tuple[int, int]) -> int:
-    """Return PPJoin's bound: split at the last token that both prefixes have."""
+    """Return PPJoin's bound: split at the last common token of both prefixes."""
     common = set(left[: prefixes[0]]) & set(right[: prefixes[1]])
     last = max(common)
     beyond = (sum(bit > last for bit in left), sum(bit > last for bit in right))
@@ -40,7 +40,7 @@ def prefixes_of(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, int
 
 
 def test_ppjoins_filter_keeps_a_pair_that_p4joins_drops() -> None:
-    """O1: r4 and r3 may share 11 bits by PPJoin's bound, which is enough; they share 10."""
+    """O1: by PPJoin's bound r4 and r3 can share 11 bits, which is enough; they share 10."""
     order = order_of(O1)
     bits = {record.id: reordered(record, order) for record in O1}
     r3, r4 = bits["r3"], bits["r4"]
@@ -59,39 +59,39 @@ def test_both_filters_drop_the_other_pair() -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 15), min_size=1), min_size=2, max_size=8))
-def test_neither_drops_similar_pairs(drawn: list[set[int]]) -> None:
-    records = [Record(str(n), n, tuple(sorted(bits))) for n, bits in enumerate(drawn)]
+def test_neither_filter_drops_similar_pairs(bit_sets: list[set[int]]) -> None:
+    records = [Record(str(n), n, tuple(sorted(bits))) for n, bits in enumerate(bit_sets)]
     order = order_of(records)
-    for one, other in combinations([reordered(record, order) for record in records], 2):
-        shared, prefixes = len({*one} & {*other}), prefixes_of(one, other)
-        if shared >= T8 * (len(one) + len(other) - shared):
-            assert max_overlap(one, other, prefixes) >= min_overlap(len(one), len(other), T8)
-            assert exceeds_position(one, other, prefixes, T8)
+    for left, right in combinations([reordered(record, order) for record in records], 2):
+        shared, prefixes = len({*left} & {*right}), prefixes_of(left, right)
+        if shared >= T8 * (len(left) + len(right) - shared):
+            assert max_overlap(left, right, prefixes) >= min_overlap(len(left), len(right), T8)
+            assert exceeds_position(left, right, prefixes, T8)
 
 
 @pytest.fixture(scope="module")
 def encoded() -> list[Record]:
-    """Two owners' people, each of the left one of the right with a mistake."""
+    """Two owners' people; each left person is also on the right, with a mistake."""
     clk = Clk(SHAPE, Keys(b"first key of both owners", b"second key of both owners"))
 
     def record(person: Person, number: int, source: int) -> Record:
         mask = clk.encode(person.values())
-        bits = tuple(at for at in range(SHAPE.bits) if mask >> at & 1)
+        bits = tuple(bit for bit in range(SHAPE.bits) if mask >> bit & 1)
         return Record(f"{source}/{number}", source, bits)
 
     sides = owners(60, 240, Random(6))
     return [record(p, n, source) for source, side in enumerate(sides) for n, p in enumerate(side)]
 
 
-def test_o6_what_the_filters_leave_of_people(encoded: list[Record]) -> None:
+def test_o6_pairs_of_people_that_pass_the_filters(encoded: list[Record]) -> None:
     """At this density nearly every pair shares a bit of its prefixes; positions separate them."""
     counters = Counters()
     matches = {(match.left, match.right) for match in join(encoded, T8, counters=counters)}
     assert counters.pairs == 60 * 240
     assert counters.after_prefix > 0.99 * counters.after_length
     assert counters.after_position < 0.05 * counters.after_prefix
-    everything = {(m.left, m.right) for m in join(encoded, T8, NO_FILTERS)}
-    assert matches == everything != set()
+    unfiltered = {(m.left, m.right) for m in join(encoded, T8, NO_FILTERS)}
+    assert matches == unfiltered != set()
 
 
 def test_o6_cardinalities_and_prefixes(encoded: list[Record]) -> None:
@@ -102,8 +102,8 @@ def test_o6_cardinalities_and_prefixes(encoded: list[Record]) -> None:
 
 
 @pytest.mark.parametrize(("people", "pairs"), [(100_000, 400), (500_000, 10_000)])
-def test_o7_pairs_of_blocks_before_any_is_skipped(people: int, pairs: int) -> None:
-    """With the paper's blocks of 2,000 records, of which a fifth are one owner's."""
+def test_o7_pairs_of_blocks_without_skipping(people: int, pairs: int) -> None:
+    """The paper's blocks of 2,000 records; one owner has a fifth of them."""
     comparison = BlockComparison(ThresholdTables.of(T8, SHAPE.bits), np.zeros(0, dtype=np.int64))
     spans = [
         BlockSpan(f"{party}/{number}", party, 2_000, 300, 310)

@@ -1,6 +1,6 @@
-"""The kernel for GPUs finds what that for processors finds: the same pairs, in the same order.
+"""The GPU kernel finds the same pairs as the CPU kernel, in the same order.
 
-Runs where there is a GPU, and in Numba's simulator of one (`test_linkage_gpu_simulated`).
+Runs on a GPU and in Numba's simulator (`test_linkage_gpu_simulated`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_jobs.linkage.private.spec import Filters
 from spark_jobs.linkage.private.vectors import GROUP, BitOrder, frequencies, unpacked
 from tests.unit.linkage.test_linkage_kernel import T8, Bits, brute, packed, side, similar
 
-SOME = [Fraction(1, 10), Fraction(2, 3), T8]
+THRESHOLDS = [Fraction(1, 10), Fraction(2, 3), T8]
 UNLIMITED = Filters(length=False, prefix=False, position=False)
 
 
@@ -34,24 +34,24 @@ def gpu() -> str:
 
 SIMULATED = "simulator" in gpu()
 
-from spark_jobs.linkage.private.gpu import kernel  # noqa: E402 - only where there is one
+from spark_jobs.linkage.private.gpu import kernel  # noqa: E402 - only with a GPU
 
-if SIMULATED:  # each thread is one of the processor's; small blocks are as many as large ones
+if SIMULATED:  # each thread is a CPU thread, so use small blocks
     vars(kernel).update(THREADS=16, TILE_RECORDS=8)
 
-from spark_jobs.linkage.private.gpu import device  # noqa: E402 - it takes those sizes over
+from spark_jobs.linkage.private.gpu import device  # noqa: E402 - it copies those sizes
 
 THREADS, TILE_RECORDS = kernel.THREADS, kernel.TILE_RECORDS
 
 
 class BlockPair:
-    """Two owners' blocks, and where their records were."""
+    """Two owners' blocks, and their records' original rows."""
 
     def __init__(self, left: Sequence[Bits], right: Sequence[Bits], bits: int) -> None:
         arrays = [unpacked(packed(side, bits)) for side in (left, right)]
         self.order = BitOrder(frequencies(np.concatenate(arrays)), len(left) + len(right))
-        (self.left, self.at), (self.right, self.other_at) = (
-            RecordBlock.of(self.order.rewritten(each)) for each in arrays
+        (self.left, self.left_rows), (self.right, self.right_rows) = (
+            RecordBlock.of(self.order.rewritten(array)) for array in arrays
         )
 
     def comparison(
@@ -60,27 +60,27 @@ class BlockPair:
         limits = ThresholdTables.of(threshold, self.order.words * 64, length=filters.length)
         return BlockComparison(limits, self.order.by_selectivity, filters, top)
 
-    def found(self, done: BlockMatches) -> set[tuple[int, int]]:
-        i, j, _ = done.pairs.T
-        return set(zip(self.at[i].tolist(), self.other_at[j].tolist(), strict=True))
+    def rows(self, result: BlockMatches) -> set[tuple[int, int]]:
+        i, j, _ = result.pairs.T
+        return set(zip(self.left_rows[i].tolist(), self.right_rows[j].tolist(), strict=True))
 
     def check(self, comparison: BlockComparison) -> BlockMatches:
-        """Compare on both; they find the same, in the same order."""
+        """Check that the CPU and the GPU find the same pairs in the same order."""
         expected = comparison.compare(self.left, self.right)
-        done = device.OnGpu(comparison).compare(self.left, self.right)
-        assert done.pairs.dtype == expected.pairs.dtype
-        assert done.pairs.tolist() == expected.pairs.tolist()
-        counted = ("pairs", "after_length", "after_prefix", "matches")
-        for name in counted:
-            assert getattr(done.tally, name) == getattr(expected.tally, name), name
-        assert done.tally.matches <= done.tally.after_position <= done.tally.after_length
-        return done
+        result = device.OnGpu(comparison).compare(self.left, self.right)
+        assert result.pairs.dtype == expected.pairs.dtype
+        assert result.pairs.tolist() == expected.pairs.tolist()
+        counter_names = ("pairs", "after_length", "after_prefix", "matches")
+        for name in counter_names:
+            assert getattr(result.tally, name) == getattr(expected.tally, name), name
+        assert result.tally.matches <= result.tally.after_position <= result.tally.after_length
+        return result
 
 
 @given(
     st.data(), st.sampled_from([20, 300]), st.sampled_from([Fraction(1, 10), Fraction(2, 3), T8])
 )
-@settings(max_examples=6, phases=[Phase.generate])  # to find a smaller example takes minutes here
+@settings(max_examples=6, phases=[Phase.generate])  # shrinking takes minutes here
 def test_the_kernel_finds_the_pairs_of_brute_force_and_the_cpu(
     data: st.DataObject, bits: int, threshold: Fraction
 ) -> None:
@@ -88,8 +88,8 @@ def test_the_kernel_finds_the_pairs_of_brute_force_and_the_cpu(
     blocks = BlockPair(left, right, bits)
     expected = {(i, j) for i, j, _ in brute(left, right, threshold)}
     for filters in (BY_LENGTH, UNLIMITED):
-        done = blocks.check(blocks.comparison(threshold, filters))
-        assert blocks.found(done) == expected
+        result = blocks.check(blocks.comparison(threshold, filters))
+        assert blocks.rows(result) == expected
     blocks.check(blocks.comparison(threshold, top=2))
 
 
@@ -103,7 +103,7 @@ def test_the_kernel_finds_the_pairs_of_brute_force_and_the_cpu(
     ],
     ids=["one of each", "one more than a block and a tile", "four tiles", "two blocks"],
 )
-def test_blocks_that_fill_no_tile_and_several(
+def test_blocks_smaller_and_larger_than_a_tile(
     left: int, right: int, bits: int, threshold: Fraction
 ) -> None:
     blocks = BlockPair(
@@ -114,7 +114,7 @@ def test_blocks_that_fill_no_tile_and_several(
 
 
 def test_pairs_at_the_threshold_are_found_and_those_below_are_not() -> None:
-    """Overlaps of 80 in 100 bits are a Tanimoto similarity of 0.8; of 79 in 101 they are not."""
+    """80 of 100 bits in common are a Tanimoto similarity of 0.8; 79 of 101 are less."""
     random, left, right = Random(5), [], []
     for _ in range(6):
         for common in (80, 79):
@@ -122,96 +122,96 @@ def test_pairs_at_the_threshold_are_found_and_those_below_are_not() -> None:
             left.append(frozenset(bits[:90]))
             right.append(frozenset(bits[90 - common :]))
     blocks = BlockPair(left, right, 1000)
-    done = blocks.check(blocks.comparison(T8))
-    assert blocks.found(done) == {(n, n) for n in range(0, 12, 2)}
+    result = blocks.check(blocks.comparison(T8))
+    assert blocks.rows(result) == {(n, n) for n in range(0, 12, 2)}
 
 
-def test_equally_similar_ones_are_kept_by_rank() -> None:
+def test_equally_similar_records_are_kept_by_rank() -> None:
     same = [frozenset({1, 2, 3, 4})] * 9
     blocks = BlockPair(same[:3], same, 64)
-    done = blocks.check(blocks.comparison(T8, top=2))
-    assert blocks.found(done) == {(i, j) for i in range(3) for j in range(2)}
+    result = blocks.check(blocks.comparison(T8, top=2))
+    assert blocks.rows(result) == {(i, j) for i in range(3) for j in range(2)}
 
 
 def test_a_record_without_bits_matches_nothing() -> None:
-    some = [frozenset({1, 2, 3}), frozenset({4})]
-    blocks = BlockPair([frozenset(), *some], [frozenset(), frozenset(), *some], 64)
+    records = [frozenset({1, 2, 3}), frozenset({4})]
+    blocks = BlockPair([frozenset(), *records], [frozenset(), frozenset(), *records], 64)
     for filters in (BY_LENGTH, UNLIMITED):
         comparison = blocks.comparison(T8, filters)
-        done = device.OnGpu(comparison).compare(blocks.left, blocks.right)
-        assert blocks.found(done) == {(1, 2), (2, 3)}
+        result = device.OnGpu(comparison).compare(blocks.left, blocks.right)
+        assert blocks.rows(result) == {(1, 2), (2, 3)}
 
 
-def test_blocks_that_lengths_keep_apart_have_nothing_in_common() -> None:
+def test_the_length_filter_separates_blocks() -> None:
     blocks = BlockPair([frozenset({1})] * 3, [frozenset(range(40))] * 3, 64)
-    done = blocks.check(blocks.comparison(T8))
-    assert (done.tally.after_length, done.tally.matches) == (0, 0)
+    result = blocks.check(blocks.comparison(T8))
+    assert (result.tally.after_length, result.tally.matches) == (0, 0)
 
 
-def test_tiles_that_only_some_records_of_a_block_meet() -> None:
-    """Records of each cardinality, of which one of n bits has all those of one of fewer."""
+def test_tiles_that_only_some_records_of_a_block_need() -> None:
+    """There is a record of each cardinality; each contains the bits of all smaller records."""
     sizes = range(1, THREADS + 2 * TILE_RECORDS)
     ramp = [frozenset(range(n)) for n in sizes]
     blocks = BlockPair(ramp, ramp, len(ramp))
-    done = blocks.check(blocks.comparison(T8))
-    assert len(done.pairs) == sum(5 * min(x, y) >= 4 * max(x, y) for x in sizes for y in sizes)
+    result = blocks.check(blocks.comparison(T8))
+    assert len(result.pairs) == sum(5 * min(x, y) >= 4 * max(x, y) for x in sizes for y in sizes)
 
 
-def test_more_pairs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel runs again with enough room, which it keeps."""
+def test_more_pairs_than_the_buffer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel runs a second time with a larger buffer, which it keeps."""
     monkeypatch.setattr(device, "ROOM", 7)
     blocks = BlockPair(
         similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300
     )
     comparison = blocks.comparison(Fraction(1, 10))
-    used = device.OnGpu(comparison)
+    comparer = device.OnGpu(comparison)
     for _ in range(2):
-        done = used.compare(blocks.left, blocks.right)
-        assert len(done.pairs) == 600
-        assert done.pairs.tolist() == comparison.compare(blocks.left, blocks.right).pairs.tolist()
-        assert (used.found.shape[0], done.tally.on_gpu) == (602, 600)
+        result = comparer.compare(blocks.left, blocks.right)
+        assert len(result.pairs) == 600
+        assert result.pairs.tolist() == comparison.compare(blocks.left, blocks.right).pairs.tolist()
+        assert (comparer.found.shape[0], result.tally.on_gpu) == (602, 600)
 
 
-def test_more_pairs_than_there_can_be_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processor finds them."""
+def test_more_pairs_than_the_largest_buffer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU finds them."""
     monkeypatch.setattr(device, "ROOM", 7)
     monkeypatch.setattr(device, "MAX_ROOM", 500)
     blocks = BlockPair(
         similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300
     )
-    done = blocks.check(blocks.comparison(Fraction(1, 10)))
-    assert (done.tally.matches, done.tally.on_gpu) == (600, 0)
+    result = blocks.check(blocks.comparison(Fraction(1, 10)))
+    assert (result.tally.matches, result.tally.on_gpu) == (600, 0)
 
 
-def test_the_blocks_of_the_last_comparison_are_not_sent_again() -> None:
-    one, other = (BlockPair([frozenset({1, 2})], [frozenset({n})], 64) for n in (1, 2))
-    used = device.OnGpu(one.comparison(Fraction(1, 10)))
-    sent: list[device.BlockCopy] = []
+def test_the_blocks_of_the_last_comparison_are_not_copied_twice() -> None:
+    first, second = (BlockPair([frozenset({1, 2})], [frozenset({n})], 64) for n in (1, 2))
+    comparer = device.OnGpu(first.comparison(Fraction(1, 10)))
+    new_copies: list[device.BlockCopy] = []
     for left, right in (
-        (one.left, one.right),
-        (one.left, other.right),
-        (other.left, other.right),
-        (one.left, other.right),  # the first one was released
+        (first.left, first.right),
+        (first.left, second.right),
+        (second.left, second.right),
+        (first.left, second.right),  # the first block was released
     ):
-        before = [id(copy) for copy in used.copies]
-        used.compare(left, right)
-        assert [id(copy.block) for copy in used.copies] == [id(left), id(right)]
-        sent += [copy for copy in used.copies if id(copy) not in before]
-    expected = [one.left, one.right, other.right, other.left, one.left]
-    assert [id(copy.block) for copy in sent] == [id(block) for block in expected]
+        before = [id(copy) for copy in comparer.copies]
+        comparer.compare(left, right)
+        assert [id(copy.block) for copy in comparer.copies] == [id(left), id(right)]
+        new_copies += [copy for copy in comparer.copies if id(copy) not in before]
+    expected = [first.left, first.right, second.right, second.left, first.left]
+    assert [id(copy.block) for copy in new_copies] == [id(block) for block in expected]
 
 
 def test_the_most_selective_words_are_compared_first() -> None:
-    """What is found does not depend on it; how soon a pair is given up does."""
+    """The order does not change the result, only how early a pair is rejected."""
     blocks = BlockPair(similar(Random(1), 5, 600, 0.3, 3), similar(Random(2), 5, 600, 0.3, 3), 600)
-    used = device.OnGpu(comparison := blocks.comparison(T8))
-    used.compare(blocks.left, blocks.right)
+    comparer = device.OnGpu(comparison := blocks.comparison(T8))
+    comparer.compare(blocks.left, blocks.right)
     assert comparison.by_selectivity.tolist() != sorted(comparison.by_selectivity.tolist())
-    for block, copy in zip((blocks.left, blocks.right), used.copies, strict=True):
+    for block, copy in zip((blocks.left, blocks.right), comparer.copies, strict=True):
         words = copy.words.copy_to_host().T
         assert words.tolist() == block.words[:, comparison.by_selectivity].tolist()
-        left = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]
-        assert copy.rests.copy_to_host()[0].tolist() == left
+        remaining_bits = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]
+        assert copy.rests.copy_to_host()[0].tolist() == remaining_bits
 
 
 @pytest.mark.skipif(SIMULATED, reason="millions of pairs are too many for a simulator")
@@ -219,6 +219,6 @@ def test_the_most_selective_words_are_compared_first() -> None:
 def test_blocks_of_full_size(top: int | None) -> None:
     left, right = (similar(Random(n), 8000, 1000, 0.3, 900) for n in (1, 2))
     blocks = BlockPair(left, right, 1000)
-    done = blocks.check(blocks.comparison(T8, top=top))
-    assert done.tally.on_gpu == 64_000_000
-    assert done.tally.matches
+    result = blocks.check(blocks.comparison(T8, top=top))
+    assert result.tally.on_gpu == 64_000_000
+    assert result.tally.matches

@@ -1,4 +1,4 @@
-"""The kernel for GPUs in Numba's simulator: its logic, where there is no such device."""
+"""The logic of the GPU kernel in Numba's simulator, without a GPU."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 CHECKS = Path(__file__).with_name("test_linkage_gpu.py")
 
 
-def test_the_kernel_in_the_simulator_finds_the_pairs_of_the_processor() -> None:
-    """In a process of its own: Numba looks at the environment when it is imported."""
+def test_the_kernel_in_the_simulator_finds_the_pairs_of_the_cpu() -> None:
+    """Runs in a separate process, because Numba reads the environment on import."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CHECKS)]
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTEST_ADDOPTS": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    passed = re.search(r"(\d+) passed, 2 skipped", done.stdout)
-    assert passed, done.stdout
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout
+    passed = re.search(r"(\d+) passed, 2 skipped", process.stdout)
+    assert passed, process.stdout
     assert int(passed[1]) >= 10

@@ -1,4 +1,4 @@
-"""One queue for a device and cores: each job is done once, by either, even if one fails."""
+"""One queue for a device and cores: either executes each job once, even if the device fails."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from spark_jobs.linkage.private.gpu.hybrid import execute_all, in_turns
 
 @dataclass
 class Squarer:
-    """Squares numbers, and records which; fails where the test sets it."""
+    """Squares numbers and records them; fails at a given number."""
 
     fails_at: int | None = None
-    done: list[int] = field(default_factory=list)
-    lets_go: threading.Event | None = None
+    finished_jobs: list[int] = field(default_factory=list)
+    released: threading.Event | None = None
 
     def do(self, job: int) -> int:
-        if self.lets_go is not None:
-            assert self.lets_go.wait(30)
+        if self.released is not None:
+            assert self.released.wait(30)
         if job == self.fails_at:
             raise MemoryError("out of memory")
-        self.done.append(job)
+        self.finished_jobs.append(job)
         return job * job
 
 
@@ -38,28 +38,28 @@ def squares(count: int) -> list[int]:
 
 @pytest.mark.parametrize("cores", [0, 1, 3])
 @pytest.mark.parametrize("count", [0, 1, 200])
-def test_each_job_is_done_once_and_results_are_in_order(count: int, cores: int) -> None:
+def test_each_job_is_executed_once_and_results_are_in_order(count: int, cores: int) -> None:
     device, core = Squarer(), Squarer()
     assert execute_all(range(count), core.do, cores, lambda: device.do) == squares(count)
-    assert Counter(device.done + core.done) == Counter(range(count))
+    assert Counter(device.finished_jobs + core.finished_jobs) == Counter(range(count))
     assert execute_all(range(count), core.do, cores) == squares(count)
 
 
-def test_the_device_begins_at_one_end_and_cores_at_the_other() -> None:
-    """Each waits for the other, once, so that both have taken something."""
+def test_the_device_starts_at_one_end_and_cores_at_the_other() -> None:
+    """They wait for each other after each job, so that both get jobs."""
     both = threading.Barrier(2, timeout=30)
-    taken: dict[str, list[int]] = {"device": [], "core": []}
+    jobs: dict[str, list[int]] = {"device": [], "core": []}
 
-    def hand(name: str) -> Callable[[int], int]:
+    def executor(name: str) -> Callable[[int], int]:
         def do(job: int) -> int:
-            taken[name].append(job)
+            jobs[name].append(job)
             both.wait()
             return job * job
 
         return do
 
-    assert execute_all(range(10), hand("core"), 1, lambda: hand("device")) == squares(10)
-    assert taken == {"device": [0, 1, 2, 3, 4], "core": [9, 8, 7, 6, 5]}
+    assert execute_all(range(10), executor("core"), 1, lambda: executor("device")) == squares(10)
+    assert jobs == {"device": [0, 1, 2, 3, 4], "core": [9, 8, 7, 6, 5]}
 
 
 @pytest.mark.parametrize("fails_at", [0, 3])
@@ -69,8 +69,8 @@ def test_cores_take_over_the_jobs_of_a_failed_device(
     device, core = Squarer(fails_at), Squarer()
     with caplog.at_level(logging.WARNING, "portolan.jobs"):
         assert execute_all(range(8), core.do, 0, lambda: device.do) == squares(8)
-    assert device.done == [*range(fails_at)]
-    assert sorted(core.done) == [*range(fails_at, 8)]
+    assert device.finished_jobs == [*range(fails_at)]
+    assert sorted(core.finished_jobs) == [*range(fails_at, 8)]
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
         "the GPU cannot be used, the cores continue without it: MemoryError: out of memory"
@@ -78,32 +78,32 @@ def test_cores_take_over_the_jobs_of_a_failed_device(
 
 
 def test_a_job_is_not_lost_if_the_device_fails_when_no_core_is_left() -> None:
-    """The device holds the first job until cores have done all others."""
-    others_done = threading.Event()
-    device, core = Squarer(fails_at=0, lets_go=others_done), Squarer()
+    """The device holds the first job until the cores have executed all others."""
+    others_finished = threading.Event()
+    device, core = Squarer(fails_at=0, released=others_finished), Squarer()
 
     def do(job: int) -> int:
         square = core.do(job)
-        if len(core.done) == 7:
-            others_done.set()
+        if len(core.finished_jobs) == 7:
+            others_finished.set()
         return square
 
     assert execute_all(range(8), do, 2, lambda: device.do) == squares(8)
-    assert core.done[-1] == 0
+    assert core.finished_jobs[-1] == 0
 
 
 def test_cores_do_all_jobs_if_the_device_cannot_be_opened() -> None:
-    def opened() -> Callable[[int], int]:
+    def open_device() -> Callable[[int], int]:
         raise OSError("no driver")
 
     core = Squarer()
-    assert execute_all(range(5), core.do, 2, opened) == squares(5)
-    assert sorted(core.done) == [*range(5)]
+    assert execute_all(range(5), core.do, 2, open_device) == squares(5)
+    assert sorted(core.finished_jobs) == [*range(5)]
 
 
 @pytest.mark.parametrize("with_device", [True, False])
 def test_a_failing_job_stops_all_others(*, with_device: bool) -> None:
-    """No further job is started: not by the other cores, not by the device, not by the caller."""
+    """Neither the other cores nor the device nor the caller start another job."""
     failed = threading.Event()
 
     class Late(Squarer):
@@ -116,43 +116,43 @@ def test_a_failing_job_stops_all_others(*, with_device: bool) -> None:
             failed.set()
             raise ValueError("unfit")
         assert failed.wait(30)
-        done.append(job)
-        ended.wait(0.05)
+        executed.append(job)
+        never_set.wait(0.05)
         return job * job
 
-    done: list[int] = []
-    ended = threading.Event()
+    executed: list[int] = []
+    never_set = threading.Event()
     device = Late(fails_at=0)
     with pytest.raises(ValueError, match="unfit"):
         execute_all(range(1000), on_core, 2, (lambda: device.do) if with_device else None)
-    assert len(done) < 900
+    assert len(executed) < 900
     before = threading.active_count()
     assert not any(t.name.startswith("hybrid") for t in threading.enumerate()), before
 
 
-def changed(one: tuple[int, int], other: tuple[int, int]) -> int:
-    return sum(x != y for x, y in zip(one, other, strict=True))
+def changed_blocks(pair: tuple[int, int], next_pair: tuple[int, int]) -> int:
+    return sum(x != y for x, y in zip(pair, next_pair, strict=True))
 
 
 @pytest.mark.parametrize(("lefts", "rights"), [(1, 1), (1, 5), (5, 1), (2, 2), (4, 7)])
-def test_from_job_to_job_one_block_changes(lefts: int, rights: int) -> None:
+def test_one_block_changes_from_job_to_job(lefts: int, rights: int) -> None:
     pairs = [(i, 100 + j) for i in range(lefts) for j in range(rights)]
     Random(lefts).shuffle(pairs)
     ordered = in_turns(pairs)
     assert sorted(ordered) == sorted(pairs)
-    steps = [changed(one, other) for one, other in pairwise(ordered)]
+    steps = [changed_blocks(pair, next_pair) for pair, next_pair in pairwise(ordered)]
     assert set(steps) <= {1}
 
 
-def test_blocks_that_lengths_keep_apart_cost_one_more_at_most() -> None:
-    """Sorted blocks meet a window of others that moves along."""
+def test_blocks_separated_by_length_cost_at_most_one_additional_change() -> None:
+    """Each sorted block is compared with a sliding window of the others."""
     for width in (2, 3, 5):
         pairs = [(i, 100 + j) for i in range(12) for j in range(max(i - 1, 0), i + width)]
         Random(width).shuffle(pairs)
         pairs.sort(key=lambda pair: pair[0])
         ordered = in_turns(pairs)
         assert sorted(ordered) == sorted(pairs)
-        steps = [changed(one, other) for one, other in pairwise(ordered)]
+        steps = [changed_blocks(pair, next_pair) for pair, next_pair in pairwise(ordered)]
         assert set(steps) == {1}
-    apart = in_turns([(1, 101), (1, 102), (2, 103), (2, 104)])
-    assert apart == [(1, 101), (1, 102), (2, 103), (2, 104)]
+    separated = in_turns([(1, 101), (1, 102), (2, 103), (2, 104)])
+    assert separated == [(1, 101), (1, 102), (2, 103), (2, 104)]

@@ -1,4 +1,4 @@
-"""The compiled kernels of private linkage find what the reference finds, bit for bit."""
+"""The compiled kernels of private linkage have exactly the reference's results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def packed(records: Sequence[Bits], bits: int) -> list[bytes]:
     return [row.tobytes() for row in np.packbits(flags, axis=1)]
 
 
-def compared(
+def compare(
     left: Sequence[Bits],
     right: Sequence[Bits],
     bits: int,
@@ -55,36 +55,46 @@ def compared(
     arrays = [unpacked(packed(side, bits)) for side in (left, right)]
     order = BitOrder(frequencies(np.concatenate(arrays)), len(left) + len(right))
     limits = ThresholdTables.of(threshold, order.words * 64, length=filters.length)
-    (one, at), (other, other_at) = (RecordBlock.of(order.rewritten(each)) for each in arrays)
-    done = BlockComparison(limits, order.by_selectivity, filters, top).compare(one, other)
-    return set(matches(done, one, other, at, other_at)), done.tally
+    (block, rows), (other, other_rows) = (
+        RecordBlock.of(order.rewritten(array)) for array in arrays
+    )
+    result = BlockComparison(limits, order.by_selectivity, filters, top).compare(block, other)
+    return set(matches(result, block, other, rows, other_rows)), result.tally
 
 
 def matches(
-    done: BlockMatches, one: RecordBlock, other: RecordBlock, at: Numbers, other_at: Numbers
+    result: BlockMatches,
+    block: RecordBlock,
+    other: RecordBlock,
+    rows: Numbers,
+    other_rows: Numbers,
 ) -> list[tuple[int, int, Fraction]]:
     return [
-        (int(at[i]), int(other_at[j]), Fraction(int(s), int(one.sizes[i] + other.sizes[j] - s)))
-        for i, j, s in done.pairs
+        (
+            int(rows[i]),
+            int(other_rows[j]),
+            Fraction(int(s), int(block.sizes[i] + other.sizes[j] - s)),
+        )
+        for i, j, s in result.pairs
     ]
 
 
 def brute(
     left: Sequence[Bits], right: Sequence[Bits], threshold: Fraction
 ) -> set[tuple[int, int, Fraction]]:
-    every = (
+    similarities = (
         (i, j, Fraction(len(x & y), len(x | y)))
         for (i, x), (j, y) in product(enumerate(left), enumerate(right))
     )
-    return {match for match in every if match[2] >= threshold}
+    return {match for match in similarities if match[2] >= threshold}
 
 
-def best_of(all_: set[tuple[int, int, Fraction]], top: int) -> set[tuple[int, int, Fraction]]:
-    kept: dict[int, list[tuple[int, int, Fraction]]] = {}
-    for match in sorted(all_, key=lambda m: (m[0], -m[2], m[1])):
-        if len(of := kept.setdefault(match[0], [])) < top:
-            of.append(match)
-    return {match for of in kept.values() for match in of}
+def best_of(pairs: set[tuple[int, int, Fraction]], top: int) -> set[tuple[int, int, Fraction]]:
+    best: dict[int, list[tuple[int, int, Fraction]]] = {}
+    for match in sorted(pairs, key=lambda m: (m[0], -m[2], m[1])):
+        if len(row_matches := best.setdefault(match[0], [])) < top:
+            row_matches.append(match)
+    return {match for row_matches in best.values() for match in row_matches}
 
 
 def side(bits: int) -> st.SearchStrategy[list[Bits]]:
@@ -93,21 +103,21 @@ def side(bits: int) -> st.SearchStrategy[list[Bits]]:
 
 
 @given(st.data(), st.sampled_from([20, 40, 64, 300]), st.sampled_from(THRESHOLDS))
-def test_o5_every_combination_finds_what_brute_force_finds(
+def test_o5_every_combination_of_filters_finds_the_pairs_of_brute_force(
     data: st.DataObject, bits: int, threshold: Fraction
 ) -> None:
     left, right = data.draw(side(bits)), data.draw(side(bits))
     expected = brute(left, right, threshold)
     for filters in ALL_SWITCHES:
-        found, tally = compared(left, right, bits, threshold, filters)
-        assert found == expected
+        result, tally = compare(left, right, bits, threshold, filters)
+        assert result == expected
         assert tally.matches == len(expected)
     for top, filters in product((1, 3), (BY_LENGTH, Filters())):
-        assert compared(left, right, bits, threshold, filters, top)[0] == best_of(expected, top)
+        assert compare(left, right, bits, threshold, filters, top)[0] == best_of(expected, top)
 
 
 def similar(random: Random, count: int, bits: int, share: float, families: int) -> list[Bits]:
-    """Records of which those of a family differ in a few bits only."""
+    """Return records in families whose members differ in only a few bits."""
     heads = [[bit for bit in range(bits) if random.random() < share] for _ in range(families)]
     return [
         frozenset(random.choice(heads))
@@ -123,7 +133,7 @@ def similar(random: Random, count: int, bits: int, share: float, families: int) 
 def test_blocks_of_several_tiles_and_full_buffers(
     bits: int, share: float, families: int, threshold: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few pairs and many, one group of words and all of them, and pairs in several batches."""
+    """Cases with few and many pairs, one and all groups of words, and several batches of pairs."""
     monkeypatch.setattr("spark_jobs.linkage.private.blocks.PAIRS_AT_ONCE", 200)
     random = Random(bits)
     left = similar(random, 90, bits, share, families)
@@ -131,12 +141,12 @@ def test_blocks_of_several_tiles_and_full_buffers(
     expected = brute(left, right, threshold)
     assert expected
     for filters in (BY_LENGTH, Filters(length=False, prefix=False, position=False), Filters()):
-        assert compared(left, right, bits, threshold, filters)[0] == expected
+        assert compare(left, right, bits, threshold, filters)[0] == expected
     for top, filters in product((1, 5), (BY_LENGTH, Filters())):
-        assert compared(left, right, bits, threshold, filters, top)[0] == best_of(expected, top)
+        assert compare(left, right, bits, threshold, filters, top)[0] == best_of(expected, top)
 
 
-def test_filters_leave_as_many_pairs_as_those_of_the_reference() -> None:
+def test_filters_pass_as_many_pairs_as_the_references() -> None:
     random = Random(7)
     left, right = similar(random, 40, 64, 0.3, 6), similar(random, 60, 64, 0.3, 6)
     records = [Record(str(n), 0, tuple(sorted(r))) for n, r in enumerate(left)]
@@ -144,7 +154,7 @@ def test_filters_leave_as_many_pairs_as_those_of_the_reference() -> None:
     for filters in ALL_SWITCHES:
         counters = Counters()
         list(join(records, T8, filters, counters))
-        _, tally = compared(left, right, 64, T8, filters)
+        _, tally = compare(left, right, 64, T8, filters)
         assert (tally.pairs, tally.after_length) == (counters.pairs, counters.after_length)
         assert tally.matches == counters.matches
         if filters.prefix or filters.position:
@@ -153,7 +163,7 @@ def test_filters_leave_as_many_pairs_as_those_of_the_reference() -> None:
 
 
 O1 = [
-    frozenset(at for at, bit in enumerate(text) if bit == "1")
+    frozenset(position for position, bit in enumerate(text) if bit == "1")
     for text in (
         "10100010100101010000",
         "01110110110110011011",
@@ -179,19 +189,21 @@ def test_o1_the_order_and_the_rewritten_arrays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "left"), [(3, 2, (1, 1, 0)), (2, 1, (1, 1, 0)), (3, 1, (1, 0, 0))]
+    ("row", "other_row", "counts"), [(3, 2, (1, 1, 0)), (2, 1, (1, 1, 0)), (3, 1, (1, 0, 0))]
 )
-def test_o1_what_the_filters_leave(one: int, other: int, left: tuple[int, int, int]) -> None:
+def test_o1_pairs_that_pass_the_filters(
+    row: int, other_row: int, counts: tuple[int, int, int]
+) -> None:
     arrays = unpacked(packed(O1, 20))
     order = BitOrder(frequencies(arrays), 4)
     words = order.rewritten(arrays)
-    blocks = [RecordBlock.of(words[at : at + 1])[0] for at in (one, other)]
+    blocks = [RecordBlock.of(words[n : n + 1])[0] for n in (row, other_row)]
     tally = (
         BlockComparison(ThresholdTables.of(T8, 256), order.by_selectivity, Filters())
         .compare(*blocks)
         .tally
     )
-    assert (tally.after_length, tally.after_prefix, tally.after_position) == left
+    assert (tally.after_length, tally.after_prefix, tally.after_position) == counts
 
 
 def test_o4_tables_are_exact() -> None:
@@ -200,19 +212,19 @@ def test_o4_tables_are_exact() -> None:
     assert (limits.low[10], limits.high[10]) == (8, 12)
     assert limits.prefix[10] == 3
     x, y = frozenset(range(31)), frozenset({*range(28), 40, 41, 42, 43})
-    assert compared([x], [y], 64, T8)[0] == {(0, 0, T8)}
+    assert compare([x], [y], 64, T8)[0] == {(0, 0, T8)}
 
 
 @given(st.lists(st.frozensets(st.integers(0, 39), min_size=1), min_size=1, max_size=9))
-def test_orders_equal_those_of_the_reference(drawn: list[Bits]) -> None:
-    records = [Record(str(n), 0, tuple(sorted(bits))) for n, bits in enumerate(drawn)]
+def test_orders_equal_those_of_the_reference(bit_sets: list[Bits]) -> None:
+    records = [Record(str(n), 0, tuple(sorted(bits))) for n, bits in enumerate(bit_sets)]
     reference = order_of(records)
-    arrays = unpacked(packed(drawn, 40))
-    order = BitOrder(frequencies(arrays), len(drawn))
+    arrays = unpacked(packed(bit_sets, 40))
+    order = BitOrder(frequencies(arrays), len(bit_sets))
     assert order.positions[: len(reference)].tolist() == list(reference)
     for word, record in zip(order.rewritten(arrays)[:, 0], records, strict=True):
-        shown = f"{int(word):064b}"
-        assert tuple(at for at, b in enumerate(shown) if b == "1") == reordered(record, reference)
+        text = f"{int(word):064b}"
+        assert tuple(n for n, b in enumerate(text) if b == "1") == reordered(record, reference)
 
 
 @given(st.integers(1, 1000), st.fractions(Fraction(1, 100), 1, max_denominator=10**6))

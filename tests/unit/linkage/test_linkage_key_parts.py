@@ -1,4 +1,4 @@
-"""What of a value goes into a blocking key, and the columns of prepared records."""
+"""The parts of values in blocking keys, and the columns of prepared records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_jobs.linkage.open.spec import OpenSpec
 
 NAMES = ["Miriam O'Brien-Ångström", "ångström  OBRIEN miriam", "Mirjam Smith", "  "]
 BORN = ["1971-06-24", "19720624", "1971", None]
-SAME: list[tuple[dict[str, Any], list[str]]] = [
+PARTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"column": "name"}, []),
     ({"column": "name", "take": "prefix", "length": 3}, ["13"]),
     ({"column": "name", "take": "suffix", "length": 3}, []),
@@ -27,33 +27,37 @@ SAME: list[tuple[dict[str, Any], list[str]]] = [
     ({"column": "born", "take": "year"}, ["13"]),
     ({"column": "born", "take": "month_day"}, ["12"]),
 ]
-"""Parts, and which of the records 1 to 3 have the same."""
+"""Key parts, and the pairs of records 1 to 3 that agree on them."""
 
 
 def test_blocking_keys_take_the_specified_part_of_a_column() -> None:
     spec = OpenSpec.parse(
         {
             "inputs": {"people": {"file": "people.csv"}},
-            "blocking": [[part] for part, _ in SAME],
+            "blocking": [[part] for part, _ in PARTS],
             "comparisons": [{"columns": ["name"], "levels": ["exact"]}],
         }
     )
     assert spec.columns == ("born", "name")
-    read = {"source": np.zeros(4, np.int32), "id": list("1234"), "truth": pa.nulls(4, pa.string())}
-    table = prepare_records(spec, pa.table({**read, "v0": BORN, "v1": NAMES}))
+    columns = {
+        "source": np.zeros(4, np.int32),
+        "id": list("1234"),
+        "truth": pa.nulls(4, pa.string()),
+    }
+    table = prepare_records(spec, pa.table({**columns, "v0": BORN, "v1": NAMES}))
     assert table.schema == prepared_schema(spec)
     keys = dict(zip("1234", table.column("keys").to_pylist(), strict=True))
     assert not any(keys["4"])
-    for rule, (_, expected) in enumerate(SAME):
-        same = [
+    for rule, (_, expected) in enumerate(PARTS):
+        agreeing = [
             a + b
             for a, b in combinations("123", 2)
             if keys[a][rule] and keys[a][rule] == keys[b][rule]
         ]
-        assert same == expected, rule
+        assert agreeing == expected, rule
 
 
-def test_soundex_is_the_american_one() -> None:
+def test_soundex_is_american_soundex() -> None:
     codes = {
         "robert": "R163",
         "rupert": "R163",
@@ -78,7 +82,7 @@ def test_soundex_is_the_american_one() -> None:
         (["1971", "19710229", "19711301", None], [None, None, None, None]),
     ],
 )
-def test_days_are_read_where_there_are_some(
+def test_days_are_parsed_from_valid_dates(
     texts: list[str | None], expected: list[float | None]
 ) -> None:
     assert as_days(pa.array(texts, pa.string())).to_pylist() == expected

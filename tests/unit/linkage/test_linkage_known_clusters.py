@@ -1,4 +1,4 @@
-"""Known clusters of any size: each is one node, whatever evidence there is inside of it."""
+"""Known clusters of any size: each is one node, regardless of the evidence inside it."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def clusters(pairs: list[tuple[int, int, float]]) -> list[set[int]]:
 
 
 def known(first: int, size: int) -> list[tuple[int, int, float]]:
-    """Every record of a known cluster, linked with the least of it."""
+    """Return the links of a known cluster: each record is linked to the smallest."""
     return [(first, row, CERTAIN) for row in range(first + 1, first + size)]
 
 
 def test_new_records_join_a_known_cluster_that_is_larger_than_the_bound() -> None:
-    new = [(5, -1, 8.0), (MAX_MEMBERS, -2, 9.0)]
-    assert clusters([*known(0, 2 * MAX_MEMBERS), *new]) == [{*range(-2, 2 * MAX_MEMBERS)}]
+    new_links = [(5, -1, 8.0), (MAX_MEMBERS, -2, 9.0)]
+    assert clusters([*known(0, 2 * MAX_MEMBERS), *new_links]) == [{*range(-2, 2 * MAX_MEMBERS)}]
 
 
 def test_a_known_cluster_of_a_whole_table_is_one_node() -> None:
-    """Its records by each other would be 160 GB."""
+    """A matrix of its pairs would take 160 GB."""
     rows, roots = refine_components(
         links([*known(0, 100_000), (7, 100_000, 8.0)]), Clustering.AVERAGE, 3.0
     )
     assert (len(rows), {*roots.tolist()}) == (100_001, {0})
 
 
-def test_known_clusters_are_joined_and_divided_as_wholes() -> None:
+def test_known_clusters_are_joined_and_separated_as_units() -> None:
     pairs = [*known(0, 3), *known(10, 3), *known(20, 3)]
     joining = [(1, 11, 6.0), (2, 12, -2.0), (0, 10, 1.0)]
-    parting = [(12, 20, 9.0), (11, 21, -15.0), (10, 22, -15.0)]
-    found = clusters([*pairs, *joining, *parting])
-    assert found == [{0, 1, 2, 10, 11, 12}, {20, 21, 22}]
+    separating = [(12, 20, 9.0), (11, 21, -15.0), (10, 22, -15.0)]
+    refined = clusters([*pairs, *joining, *separating])
+    assert refined == [{0, 1, 2, 10, 11, 12}, {20, 21, 22}]
 
 
-def test_evidence_inside_of_a_known_cluster_is_nothing_to_it() -> None:
+def test_evidence_inside_a_known_cluster_is_ignored() -> None:
     assert clusters([*known(0, 3), (0, 2, -20.0), (1, 2, 5.0)]) == [{0, 1, 2}]

@@ -1,4 +1,4 @@
-"""Specifications of open linkage: read strictly, written back, refused with the location."""
+"""Specifications of open linkage: parsed strictly, encoded, and refused with the location."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.linkage.open.spec import (
 )
 from spark_jobs.runner.specification import SpecInvalid
 
-GOOD: dict[str, Any] = {
+VALID: dict[str, Any] = {
     "inputs": {"people": {"file": "people.csv"}},
     "blocking": [["surname", {"column": "born", "take": "year"}]],
     "comparisons": [
@@ -32,7 +32,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_a_specification_is_parsed() -> None:
-    spec = OpenSpec.parse(GOOD)
+    spec = OpenSpec.parse(VALID)
     assert [rule.name for rule in spec.blocking] == ["surname & year(born)"]
     assert spec.comparisons[0].level_names == (
         "null", "exact", "jaro_winkler ≥ 0.9", "levenshtein ≤ 2", "else",
@@ -43,34 +43,34 @@ def test_a_specification_is_parsed() -> None:
 
 
 def test_the_engine_is_chosen_unless_it_is_specified() -> None:
-    chosen = OpenSpec.parse(GOOD)
+    chosen = OpenSpec.parse(VALID)
     assert chosen.engine is LinkageEngine.AUTO
     order = [stage.name for stage in OpenLinkage().stages(chosen)]
     assert order.index("engine") < order.index("records")
     for engine in set(LinkageEngine) - {LinkageEngine.AUTO}:
-        spec = OpenSpec.parse({**GOOD, "engine": engine.value})
+        spec = OpenSpec.parse({**VALID, "engine": engine.value})
         assert "engine" not in [stage.name for stage in OpenLinkage().stages(spec)]
 
 
 @pytest.mark.parametrize(
     ("engine", "local"), [("auto", True), ("local", True), ("spark", False), ("splink", False)]
 )
-def test_inputs_are_read_without_spark_only_for_an_engine_that_may_not_need_it(
+def test_inputs_are_read_without_spark_only_for_engines_that_can_do_without(
     engine: str, *, local: bool
 ) -> None:
-    spec = OpenSpec.parse({**GOOD, "engine": engine, "known": {"file": "known.csv"}})
+    spec = OpenSpec.parse({**VALID, "engine": engine, "known": {"file": "known.csv"}})
     assert [bool(input_.local_rows) for input_ in OpenLinkage().inputs(spec)] == [local, local]
 
 
-def test_two_tables_are_linked_and_not_searched_for_doubles() -> None:
-    two = {"a": {"file": "a.csv"}, "b": {"class": "person"}}
-    spec = OpenSpec.parse({**GOOD, "inputs": two})
+def test_two_tables_are_linked_and_not_deduplicated() -> None:
+    tables = {"a": {"file": "a.csv"}, "b": {"class": "person"}}
+    spec = OpenSpec.parse({**VALID, "inputs": tables})
     assert not spec.within
     assert spec.clustering is Clustering.ONE_PER_SOURCE
 
 
 def test_a_specification_survives_encoding() -> None:
-    spec = OpenSpec.parse(GOOD)
+    spec = OpenSpec.parse(VALID)
     plan = LinkagePlan(blocking=spec.blocking, comparisons=spec.comparisons)
     assert LinkagePlan.parse(plan.model_dump(mode="json")) == plan
 
@@ -82,26 +82,26 @@ def test_the_json_schema_admits_short_forms() -> None:
 
 
 def test_zero_config_reads_all_fields() -> None:
-    spec = OpenSpec.parse({"inputs": GOOD["inputs"], "zero_config": True})
+    spec = OpenSpec.parse({"inputs": VALID["inputs"], "zero_config": True})
     assert spec.zero_config
     assert spec.inputs[0].fields is None
 
 
 def test_reading_does_not_change_the_document() -> None:
-    before = repr(GOOD)
-    OpenSpec.parse(GOOD)
-    assert repr(GOOD) == before
+    before = repr(VALID)
+    OpenSpec.parse(VALID)
+    assert repr(VALID) == before
 
 
 def changed(*path: str | int, to: Any) -> dict[str, Any]:
-    def put(node: Any, at: tuple[str | int, ...]) -> Any:
-        if not at:
+    def put(node: Any, keys: tuple[str | int, ...]) -> Any:
+        if not keys:
             return to
         copy: Any = dict(node) if isinstance(node, dict) else list(node)
-        copy[at[0]] = put(copy[at[0]] if len(at) > 1 else None, at[1:])
+        copy[keys[0]] = put(copy[keys[0]] if len(keys) > 1 else None, keys[1:])
         return copy
 
-    return put(GOOD, path)  # type: ignore[no-any-return]  # the same kind of thing as GOOD
+    return put(VALID, path)  # type: ignore[no-any-return]  # a document like VALID
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
             "/comparisons/0/levels/1/days",
         ),
         (changed("comparisons", 0, "levels", to=[{"levenshtein": 1}]), "/comparisons/0/levels"),
-        (changed("comparisons", 1, to=GOOD["comparisons"][0]), "/comparisons"),
+        (changed("comparisons", 1, to=VALID["comparisons"][0]), "/comparisons"),
         (changed("threshold", to=0), "/threshold"),
         (changed("threshold", to=1.5), "/threshold"),
         (changed("within", to=False), "/within"),
@@ -141,27 +141,27 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
         (changed("limits", to={"pairs": 0}), "/limits/pairs"),
         (changed("model", to=7), "/model"),
         (changed("truth", to=""), "/truth"),
-        ({"inputs": GOOD["inputs"], "zero_config": True, "model": {}}, "/model"),
+        ({"inputs": VALID["inputs"], "zero_config": True, "model": {}}, "/model"),
     ],
 )
 def test_mistakes_are_located(document: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(SpecInvalid) as refused:
+    with pytest.raises(SpecInvalid) as error:
         OpenSpec.parse(document)
-    assert refused.value.pointer == pointer
+    assert error.value.pointer == pointer
 
 
 def test_too_many_patterns_are_refused() -> None:
-    many = [
+    comparisons = [
         {"columns": [f"c{k}"], "levels": [{"levenshtein": n} for n in range(8)]} for k in range(32)
     ]
     with pytest.raises(SpecInvalid, match="too many levels"):
-        OpenSpec.parse(changed("comparisons", to=many))
+        OpenSpec.parse(changed("comparisons", to=comparisons))
 
 
-def test_measures_and_takes_are_closed_lists() -> None:
-    assert {one.value for one in Measure} == {
+def test_measures_and_takes_are_enumerations() -> None:
+    assert {measure.value for measure in Measure} == {
         "exact", "levenshtein", "jaro_winkler", "jaccard", "number", "days",
     }  # fmt: skip
-    assert {one.value for one in Take} == {
+    assert {take.value for take in Take} == {
         "whole", "prefix", "suffix", "soundex", "word", "sorted", "year", "month_day",
     }  # fmt: skip

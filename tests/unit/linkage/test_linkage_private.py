@@ -39,7 +39,7 @@ ALL_SWITCHES = [Filters(*switches) for switches in product((False, True), repeat
 
 
 def set_bits(text: str) -> tuple[int, ...]:
-    return tuple(at for at, bit in enumerate(text) if bit == "1")
+    return tuple(position for position, bit in enumerate(text) if bit == "1")
 
 
 O1 = [
@@ -75,18 +75,18 @@ def test_tokens_are_those_of_the_paper() -> None:
         ("İstanbul", "istanbul"),
     ],
 )
-def test_differences_between_records_of_one_person_are_normalised(value: str, form: str) -> None:
+def test_spelling_variants_are_normalised(value: str, form: str) -> None:
     assert normalise(value) == form
 
 
-def test_what_is_normalised_stays_as_it_is() -> None:
-    """For every character: what one decomposes to may have case, and the other way round."""
+def test_normalisation_is_idempotent() -> None:
+    """For every character: a decomposition can have case, and a case mapping a decomposition."""
     for code in range(sys.maxunicode + 1):
-        once = normalise(chr(code))
-        assert normalise(once) == once, hex(code)
+        normalised = normalise(chr(code))
+        assert normalise(normalised) == normalised, hex(code)
 
 
-def test_positions_are_the_double_hashing_of_the_sheet() -> None:
+def test_positions_are_those_of_double_hashing() -> None:
     f = int.from_bytes(hmac.digest(KEYS.first, b"to", hashlib.sha1))
     g = int.from_bytes(hmac.digest(KEYS.second, b"to", hashlib.md5))
     assert Clk(ClkShape(), KEYS).positions("to") == tuple((f + i * g) % 1000 for i in range(1, 21))
@@ -94,12 +94,12 @@ def test_positions_are_the_double_hashing_of_the_sheet() -> None:
 
 def test_a_subset_of_tokens_has_a_subset_of_bits() -> None:
     clk = Clk(ClkShape(bits=20, hashes=2), KEYS)
-    subset, whole = clk.encode(["tom"]), clk.encode(["tom", "tomas"])
-    assert subset & whole == subset
+    subset, all_tokens = clk.encode(["tom"]), clk.encode(["tom", "tomas"])
+    assert subset & all_tokens == subset
     assert clk.encode(["tom", "anna"]) == clk.encode(["anna"]) | clk.encode(["tom"])
 
 
-def test_a_salt_changes_all_and_nothing_for_one_person() -> None:
+def test_a_salt_changes_an_encoding_deterministically() -> None:
     shape = ClkShape()
     assert Clk(shape, KEYS, b"1970").encode(["tom"]) == Clk(shape, KEYS, b"1970").encode(["tom"])
     assert Clk(shape, KEYS, b"1970").encode(["tom"]) != Clk(shape, KEYS, b"1971").encode(["tom"])
@@ -130,15 +130,13 @@ def test_keys_are_created_once_and_readable_by_their_owner_only(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"first": "zz", "second": ""}', '{"first": "00"}'])
-def test_a_key_file_that_holds_none_is_refused_without_showing_it(
-    tmp_path: Path, text: str
-) -> None:
+def test_an_invalid_key_file_is_refused_without_showing_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.json"
     path.touch(mode=0o600)
     path.write_text(text)
-    with pytest.raises(BadKeyFile) as refused:
+    with pytest.raises(BadKeyFile) as error:
         read_keys(path)
-    assert "zz" not in str(refused.value)
+    assert "zz" not in str(error.value)
     with pytest.raises(BadKeyFile, match="new-keys"):
         read_keys(tmp_path / "nothing")
 
@@ -211,7 +209,7 @@ SALTED = Encoding(("name",), salt="born")
         (["1,Tom, "], "record 1: its salt is empty"),
     ],
 )
-def test_records_whose_values_are_in_other_columns_or_without_a_salt_are_refused(
+def test_records_with_shifted_values_or_without_a_salt_are_refused(
     tmp_path: Path, lines: list[str], problem: str
 ) -> None:
     source, target = tmp_path / "people.csv", tmp_path / "encoded.csv"
@@ -229,7 +227,7 @@ def test_columns_that_share_a_name_are_refused(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_objects_of_json_need_a_salt_and_may_lack_other_values(tmp_path: Path) -> None:
+def test_json_objects_need_a_salt_and_can_lack_other_values(tmp_path: Path) -> None:
     source, target = tmp_path / "people.ndjson", tmp_path / "encoded.csv"
     row = {"id": "1", "name": "Tom", "town": None, "born": 1970}
     encoding = Encoding(("name", "town"), salt="born")
@@ -249,9 +247,11 @@ def test_objects_of_json_need_a_salt_and_may_lack_other_values(tmp_path: Path) -
         b'{"id": "1", "name": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
         b'{"id": "1", "name": ' + b"1" * 5_000 + b"}\n",
     ],
-    ids=["no text", "an array", "no JSON", "nested deeply", "a long number"],
+    ids=["not text", "an array", "not JSON", "nested deeply", "a long number"],
 )
-def test_a_file_of_another_format_than_its_name_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_in_another_format_than_its_suffix_is_refused(
+    tmp_path: Path, content: bytes
+) -> None:
     source = tmp_path / "people.ndjson"
     source.write_bytes(content)
     with pytest.raises(BadRecords, match=r"record 1 (cannot be read|is nested too deeply)"):
@@ -261,12 +261,12 @@ def test_a_file_of_another_format_than_its_name_is_refused(tmp_path: Path, conte
 def test_o1_every_cell() -> None:
     order = order_of(O1)
     assert list(order) == [1, 5, 16, 3, 4, 0, 8, 9, 12, 13, 15, 18, 19, 2, 6, 11]
-    shown = {record.id: reordered(record, order) for record in O1}
-    assert shown["r1"] == set_bits("00000110011001110000")
-    assert shown["r2"] == set_bits("11110011101111110000")
-    assert shown["r3"] == set_bits("00011111110111110000")
-    assert shown["r4"] == set_bits("00001101111111110000")
-    prefixes = {name: bits[: prefix_length(len(bits), T8)] for name, bits in shown.items()}
+    bits_by_id = {record.id: reordered(record, order) for record in O1}
+    assert bits_by_id["r1"] == set_bits("00000110011001110000")
+    assert bits_by_id["r2"] == set_bits("11110011101111110000")
+    assert bits_by_id["r3"] == set_bits("00011111110111110000")
+    assert bits_by_id["r4"] == set_bits("00001101111111110000")
+    prefixes = {name: bits[: prefix_length(len(bits), T8)] for name, bits in bits_by_id.items()}
     assert prefixes == {
         "r1": (5, 6, 9),
         "r2": (0, 1, 2, 3),
@@ -276,7 +276,7 @@ def test_o1_every_cell() -> None:
     counters = Counters()
     assert list(join(O1, T8, counters=counters)) == []
     assert (counters.after_length, counters.after_prefix, counters.after_position) == (3, 2, 0)
-    assert not exceeds_position(shown["r4"], shown["r3"], (4, 4), T8)
+    assert not exceeds_position(bits_by_id["r4"], bits_by_id["r3"], (4, 4), T8)
 
 
 def test_o2_the_strings_of_figure_2() -> None:
@@ -294,7 +294,9 @@ def test_o4_arithmetic_is_exact() -> None:
     assert min_overlap(10, 10, T8) == 9
     assert prefix_length(10, T8) == 3
     assert prefix_length(1, T8) == 1
-    assert min_overlap(31, 32, T8) == 28  # in doubles it would be 29, and lose the pair
+    assert (
+        min_overlap(31, 32, T8) == 28
+    )  # in floating point it would be 29, and the pair would be lost
     x, y = tuple(range(31)), (*range(28), 40, 41, 42, 43)
     [match] = join([Record("x", 0, x), Record("y", 1, y)], T8)
     assert match.similarity == T8
@@ -306,11 +308,11 @@ RECORDS = st.lists(
 
 
 @given(RECORDS, st.sampled_from([Fraction(n, 10) for n in (1, 5, 6, 7, 8, 9, 10)]))
-def test_o5_every_combination_of_filters_finds_what_brute_force_finds(
-    drawn: list[frozenset[int]], threshold: Fraction
+def test_o5_every_combination_of_filters_finds_the_pairs_of_brute_force(
+    bit_sets: list[frozenset[int]], threshold: Fraction
 ) -> None:
     records = [
-        Record(str(number), number % 3, tuple(sorted(bits))) for number, bits in enumerate(drawn)
+        Record(str(number), number % 3, tuple(sorted(bits))) for number, bits in enumerate(bit_sets)
     ]
     expected = {
         (a.id, b.id)
@@ -330,5 +332,5 @@ def test_a_threshold_out_of_bounds_is_refused(threshold: Fraction) -> None:
         list(join([Record("x", 0, ())], T8))
 
 
-def test_a_mask_has_position_0_highest() -> None:
+def test_position_0_is_the_highest_bit_of_a_mask() -> None:
     assert mask_of([0, 7], 8) == 0b1000_0001

@@ -1,4 +1,4 @@
-"""What is proposed for columns of any content: fields or whole records, but no failure."""
+"""Proposals for columns of any content: fields or whole records, but never a failure."""
 
 from __future__ import annotations
 
@@ -37,49 +37,49 @@ def test_catalogues_are_compared_as_whole_records() -> None:
     assert proposal.similarity is not None
     assert {*proposal.similarity.columns} == {"name", "description", "price"}
     assert "name" in proposal.reasons[0]
-    again = OpenSpec.parse({"inputs": INPUTS, **proposal.to_json()["spec"]})
-    assert again.similarity == proposal.similarity
+    parsed = OpenSpec.parse({"inputs": INPUTS, **proposal.to_json()["spec"]})
+    assert parsed.similarity == proposal.similarity
 
 
 def test_people_are_compared_by_fields_in_one_table_and_in_two() -> None:
-    everybody = list(people(200, 2, seed=1))
-    for tables in ([everybody], [everybody[:200], everybody[200:]]):
+    records = list(people(200, 2, seed=1))
+    for tables in ([records], [records[:200], records[200:]]):
         proposal = propose(sample_of(*tables))
         assert proposal.similarity is None
         assert proposal.rules
         assert "similarity" not in proposal.to_json()["spec"]
 
 
-def test_only_fields_are_proposed_where_whole_records_are_no_choice() -> None:
+def test_only_fields_are_proposed_if_whole_records_are_excluded() -> None:
     proposal = propose(sample_of(*catalogues(200, 0.5, seed=1)), only_fields=True)
     assert proposal.similarity is None
     assert proposal.comparisons
 
 
 @pytest.mark.parametrize("dirty", ["135.34 gbp", "n/a", "1e400", "½", "9" * 400 + ".0"])
-def test_a_column_of_numbers_may_hold_something_else(dirty: str) -> None:
+def test_a_column_of_numbers_can_contain_other_values(dirty: str) -> None:
     rows = [
         {"id": str(n), "name": f"thing {n % 40}", "price": dirty if n == 7 else f"{n % 90}.25"}
         for n in range(200)
     ]
     proposal = propose(sample_of(rows))
-    (price,) = (one for one in proposal.comparisons if one.columns == ("price",))
+    (price,) = (c for c in proposal.comparisons if c.columns == ("price",))
     assert price.levels[1].limit > 0
 
 
-def test_a_proposal_of_fields_that_fails_falls_back_and_says_so(
+def test_a_failed_proposal_of_fields_falls_back_and_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise pa.ArrowInvalid("no such number")
 
     monkeypatch.setattr(proposing, "propose_rules", fail)
-    everybody = sample_of(list(people(50, 2, seed=1)))
-    proposal = propose(everybody)
+    sample = sample_of(list(people(50, 2, seed=1)))
+    proposal = propose(sample)
     assert proposal.similarity is not None
     assert "no such number" in proposal.reasons[0]
     with pytest.raises(pa.ArrowInvalid):
-        propose(everybody, only_fields=True)
+        propose(sample, only_fields=True)
 
 
 def test_records_that_no_rule_can_block_are_compared_as_a_whole() -> None:
@@ -103,13 +103,13 @@ def test_records_without_values_are_refused() -> None:
         ({"similarity": {"columns": ["name"], "neighbours": 101}}, "/similarity/neighbours"),
     ],
 )
-def test_a_wrong_similarity_is_refused_with_its_place(
+def test_an_invalid_similarity_is_refused_with_its_location(
     changes: dict[str, Any], pointer: str
 ) -> None:
     document = {"inputs": INPUTS, "similarity": {"columns": ["name"]}, **changes}
-    with pytest.raises(SpecInvalid) as refused:
+    with pytest.raises(SpecInvalid) as error:
         OpenSpec.parse(document)
-    assert refused.value.pointer == pointer
+    assert error.value.pointer == pointer
 
 
 def test_links_that_agree_are_trusted() -> None:
@@ -118,21 +118,21 @@ def test_links_that_agree_are_trusted() -> None:
     assert report["warnings"] == []
 
 
-def test_links_that_contradict_each_other_are_not() -> None:
+def test_contradictory_links_are_not_trusted() -> None:
     report = trust(21_810, 853, 0.99, 0.0)
     assert report["estimated_precision"] < 0.05
     assert any("cannot be trusted" in warning for warning in report["warnings"])
     assert any("contradict" in warning for warning in report["warnings"])
 
 
-def test_links_of_records_that_differ_are_not() -> None:
+def test_links_of_differing_records_are_not_trusted() -> None:
     report = trust(100, 100, 0.99, 0.9)
     assert report["estimated_precision"] < 0.1
     assert any("cannot be trusted" in warning for warning in report["warnings"])
     assert any("described alike" in warning for warning in report["warnings"])
 
 
-def test_no_links_are_said_to_be_none() -> None:
+def test_missing_links_are_reported() -> None:
     report = trust(0, 0, 0.0, 0.0)
     assert report["estimated_precision"] is None
     assert "no links" in report["warnings"][0]

@@ -1,4 +1,4 @@
-"""Numbers with units and currencies, as catalogues write them."""
+"""Numbers with units and currencies, as written in catalogues."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def test_quantities(text: str, number: float) -> None:
     "text",
     ["", "x", "A12", "12abc", "5 sq ft", "3 4 kg", "1,2,3", "10 - 20", "2020-01-01", "1_0", "NaN"],
 )
-def test_other_texts_are_none(text: str) -> None:
+def test_other_texts_are_not_quantities(text: str) -> None:
     assert quantity(text) is None
 
 
 @pytest.mark.parametrize("text", ["1" * 10**6 + "x", "1 " * 10**6, "$" * 10**6])
-def test_long_texts_are_none_at_once(text: str) -> None:
+def test_long_texts_are_rejected_quickly(text: str) -> None:
     assert quantity(text) is None
 
 
-def test_missing_values_stay_missing() -> None:
+def test_missing_and_unparsable_values_are_null() -> None:
     assert as_quantities(pa.array(["2 kg", None, "two"])).to_pylist() == [2000.0, None, None]
 
 
@@ -76,6 +76,6 @@ def test_prices_are_compared_as_numbers() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["{0} {1} {2}", "{0}.{1}.{2}", "{0}{1}{2}"])
-def test_numbers_that_name_something_are_not(pattern: str) -> None:
+def test_identifiers_are_not_compared_as_numbers(pattern: str) -> None:
     phones = [pattern.format(300 + n, 500 + n % 97, 100 + n % 89) for n in range(400)]
     assert profile(sample(phones))[0].value_kind is not ValueKind.NUMBER

@@ -1,4 +1,4 @@
-"""Streams of records, without Spark: which blocks are compared, and what is refused."""
+"""Streams of records, without Spark: the compared blocks, and refused jobs."""
 
 from __future__ import annotations
 
@@ -38,30 +38,32 @@ blocks = st.tuples(st.integers(0, 2), st.integers(1, 9), ranges, st.booleans())
 
 
 @given(st.lists(blocks, max_size=12), st.sampled_from([2, 40, 1000]))
-def test_two_blocks_are_compared_once_unless_both_are_kept(drawn: list[Any], most: int) -> None:
+def test_two_blocks_are_compared_once_unless_both_are_kept(
+    drawn_blocks: list[Any], max_pairs: int
+) -> None:
     spans = [
         BlockSpan(str(number), party, records, low, high)
-        for number, (party, records, (low, high), _) in enumerate(drawn)
+        for number, (party, records, (low, high), _) in enumerate(drawn_blocks)
     ]
-    kept = {str(number) for number, (*_, is_kept) in enumerate(drawn) if is_kept}
+    kept = {str(number) for number, (*_, is_kept) in enumerate(drawn_blocks) if is_kept}
     limits = ThresholdTables.of(Fraction(4, 5), BITS)
     comparison = BlockComparison(limits, np.zeros(0, dtype=np.int64))
     expected = Counter(
-        frozenset((one.block, other.block))
-        for one, other in combinations(spans, 2)
-        if one.party != other.party
-        and not {one.block, other.block} <= kept
-        and other.high >= limits.low[one.low]
-        and other.low <= limits.high[one.high]
+        frozenset((left.block, right.block))
+        for left, right in combinations(spans, 2)
+        if left.party != right.party
+        and not {left.block, right.block} <= kept
+        and right.high >= limits.low[left.low]
+        and right.low <= limits.high[left.high]
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(comparing, "TASK_PAIRS", most)
+        patched.setattr(comparing, "TASK_PAIRS", max_pairs)
         tasks = tasks_between(spans, comparison, kept)
-    found = Counter(
-        frozenset((task.span.block, other.block)) for task in tasks for other in task.partners
+    compared = Counter(
+        frozenset((task.span.block, partner.block)) for task in tasks for partner in task.partners
     )
-    assert found == expected
-    assert all(task.pairs <= most or len(task.partners) == 1 for task in tasks)
+    assert compared == expected
+    assert all(task.pairs <= max_pairs or len(task.partners) == 1 for task in tasks)
 
 
 def test_a_commit_is_read_as_it_was_written() -> None:
@@ -91,12 +93,12 @@ def test_a_commit_is_read_as_it_was_written() -> None:
         ({**STREAM, "limits": {"pairs": 5}}, True, "/limits"),
     ],
 )
-def test_jobs_that_cannot_be_executed_so_are_refused(
+def test_jobs_with_an_unfit_mode_or_members_are_refused(
     document: Any, stream: bool, pointer: str
 ) -> None:
-    with pytest.raises(SpecInvalid) as refused:
+    with pytest.raises(SpecInvalid) as error:
         parse_job(document, stream=stream)
-    assert refused.value.pointer == pointer
+    assert error.value.pointer == pointer
 
 
 @pytest.mark.parametrize(
@@ -106,13 +108,13 @@ def test_jobs_that_cannot_be_executed_so_are_refused(
         (BATCH, ("stream", "state"), "/spec/mode: a job of linkage.private is expected whose mode"),
     ],
 )
-def test_the_command_that_cannot_execute_a_job_says_so(
+def test_a_command_reports_a_job_that_it_cannot_execute(
     tmp_path: Path, document: Any, arguments: tuple[str, ...], sentence: str
 ) -> None:
     file = tmp_path / "job.json"
     file.write_bytes(orjson.dumps(document))
-    command, *others = arguments
-    result = CliRunner().invoke(job, [command, str(file), *others])
+    command, *options = arguments
+    result = CliRunner().invoke(job, [command, str(file), *options])
     assert result.exit_code == 1
     assert sentence in " ".join(result.output.split())
 

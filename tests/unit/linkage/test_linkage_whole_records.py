@@ -32,24 +32,25 @@ SPEC = OpenSpec.parse(
 
 
 def features_of(*texts: str | None) -> list[set[int]]:
-    found = Features.of(pa.array(texts, pa.string()))
+    features = Features.of(pa.array(texts, pa.string()))
     return [
-        {*found.numbers[begin:end].tolist()}
-        for begin, end in zip(found.starts, found.starts[1:], strict=False)
+        {*features.numbers[start:end].tolist()}
+        for start, end in zip(features.starts, features.starts[1:], strict=False)
     ]
 
 
 def prepared(*tables: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Records as the stages prepare them, their rows in order."""
-    rows = [(at, one) for at, table in enumerate(tables) for one in table]
+    """Return records as prepared by the stages, with their rows in order."""
+    rows = [(source, record) for source, table in enumerate(tables) for record in table]
     texts = [
-        " ".join(one[name] or "" for name in ("name", "description", "price")) for _, one in rows
+        " ".join(record[name] or "" for name in ("name", "description", "price"))
+        for _, record in rows
     ]
     return pa.table(
         {
             "row": pa.array(range(len(rows)), pa.int64()),
-            "source": pa.array([at for at, _ in rows], pa.int32()),
-            "known": pa.array([one.get("known") for _, one in rows], pa.string()),
+            "source": pa.array([source for source, _ in rows], pa.int32()),
+            "known": pa.array([record.get("known") for _, record in rows], pa.string()),
             "c0": normalise(pa.array(texts)),
         }
     )
@@ -64,30 +65,30 @@ def pairs_of(records: pa.Table, spec: OpenSpec = SPEC) -> pa.Table:
 
 
 def links(records: pa.Table, spec: OpenSpec = SPEC) -> dict[tuple[int, int], float]:
-    """Pairs of rows that are links at the default threshold, and their bits."""
+    """Return the pairs of rows that are links at the default threshold, with their bits."""
     pairs = pairs_of(records, spec)
     ends = zip(pairs["l"].to_pylist(), pairs["r"].to_pylist(), strict=True)
     bits = dict(zip(ends, pairs["rarity"].to_pylist(), strict=True))
     return {pair: weight for pair, weight in bits.items() if weight >= bits_of(spec.threshold)}
 
 
-def test_a_model_number_written_apart_shares_a_feature_with_itself_written_together() -> None:
-    apart, together, other = features_of("ab cd", "abcd", "ab")
-    assert len(apart & together) == 1  # no n-gram of the one is in the other
-    assert not together & other
+def test_a_model_number_shares_a_feature_with_and_without_a_blank() -> None:
+    separated, joined, other = features_of("ab cd", "abcd", "ab")
+    assert len(separated & joined) == 1  # they share no n-gram
+    assert not joined & other
 
 
 def test_a_record_has_each_feature_once_and_a_missing_text_has_none() -> None:
-    once, often, empty, missing = features_of("red red", "red red red red", "", None)
-    assert once == often
+    twice, often, empty, missing = features_of("red red", "red red red red", "", None)
+    assert twice == often
     assert empty == missing == set()
 
 
 def test_features_are_numbered_from_the_rarest() -> None:
-    found = Features.of(pa.array(["a b", "a c", "a"]))
-    assert (np.diff(found.counts) >= 0).all()
-    for begin, end in zip(found.starts, found.starts[1:], strict=False):
-        assert (np.diff(found.numbers[begin:end]) > 0).all()
+    features = Features.of(pa.array(["a b", "a c", "a"]))
+    assert (np.diff(features.counts) >= 0).all()
+    for start, end in zip(features.starts, features.starts[1:], strict=False):
+        assert (np.diff(features.numbers[start:end]) > 0).all()
 
 
 def test_neighbours_are_the_most_similar_by_cosine() -> None:
@@ -95,19 +96,21 @@ def test_neighbours_are_the_most_similar_by_cosine() -> None:
     records = prepared(first, second)
     source = records["source"].to_numpy().astype(np.int16)
     texts = features_of(*records["c0"].to_pylist())
-    count = {feature: sum(feature in one for one in texts) for one in texts for feature in one}
+    count = {feature: sum(feature in text for text in texts) for text in texts for feature in text}
 
-    def weight(some: set[int]) -> float:
-        return sum(log((len(texts) + 1) / count[feature]) ** 2 for feature in some)
+    def weight(features: set[int]) -> float:
+        return sum(log((len(texts) + 1) / count[feature]) ** 2 for feature in features)
 
     def cosine(i: int, j: int) -> float:
         return weight(texts[i] & texts[j]) / sqrt(weight(texts[i]) * weight(texts[j]))
 
-    found = neighbours(Features.of(records["c0"]), source, 3, within=False)
-    assert (found.i < found.j).all()
-    pairs = {*zip(found.i.tolist(), found.j.tolist(), strict=True)}
-    assert len(pairs) == len(found.i)
-    for pair, similarity in zip(zip(found.i, found.j, strict=True), found.similarity, strict=True):
+    nearest = neighbours(Features.of(records["c0"]), source, 3, within=False)
+    assert (nearest.i < nearest.j).all()
+    pairs = {*zip(nearest.i.tolist(), nearest.j.tolist(), strict=True)}
+    assert len(pairs) == len(nearest.i)
+    for pair, similarity in zip(
+        zip(nearest.i, nearest.j, strict=True), nearest.similarity, strict=True
+    ):
         assert similarity == pytest.approx(cosine(*map(int, pair)))
     for i in range(60):
         best = max(range(60, 120), key=lambda j: cosine(i, j))
@@ -117,8 +120,8 @@ def test_neighbours_are_the_most_similar_by_cosine() -> None:
 def test_a_frequent_word_does_not_hide_a_rare_one() -> None:
     texts = [f"the same words for all of them model {n:04}x" for n in range(300)] * 2
     source = np.repeat(np.array([0, 1], np.int16), 300)
-    found = neighbours(Features.of(pa.array(texts)), source, 1, within=False)
-    assert {*zip(found.i.tolist(), found.j.tolist(), strict=True)} == {
+    nearest = neighbours(Features.of(pa.array(texts)), source, 1, within=False)
+    assert {*zip(nearest.i.tolist(), nearest.j.tolist(), strict=True)} == {
         (n, 300 + n) for n in range(300)
     }
 
@@ -127,10 +130,10 @@ def test_each_record_has_one_partner_in_each_other_table() -> None:
     pairs = Neighbours(
         np.array([0, 0, 1, 0, 2]), np.array([2, 3, 2, 4, 4]), np.array([0.9, 0.8, 0.85, 0.5, 0.7])
     )
-    found = assign_pairs(pairs, np.array([0, 0, 1, 1, 2], np.int16))
-    chosen = {*zip(found.chosen.i.tolist(), found.chosen.j.tolist(), strict=True)}
+    assigned = assign_pairs(pairs, np.array([0, 0, 1, 1, 2], np.int16))
+    chosen = {*zip(assigned.chosen.i.tolist(), assigned.chosen.j.tolist(), strict=True)}
     assert chosen == {(0, 2), (2, 4), (0, 4)}
-    assert {*zip(found.rejected.i.tolist(), found.rejected.j.tolist(), strict=True)} == {
+    assert {*zip(assigned.rejected.i.tolist(), assigned.rejected.j.tolist(), strict=True)} == {
         (0, 3),
         (1, 2),
     }
@@ -138,20 +141,20 @@ def test_each_record_has_one_partner_in_each_other_table() -> None:
 
 def test_the_lead_is_over_the_best_competitor_of_either_end() -> None:
     pairs = Neighbours(np.array([0, 0, 1]), np.array([2, 3, 2]), np.array([0.9, 0.6, 0.8]))
-    found = assign_pairs(pairs, np.array([0, 0, 1, 1], np.int16))
-    assert found.lead.tolist() == pytest.approx([0.1])
+    assigned = assign_pairs(pairs, np.array([0, 0, 1, 1], np.int16))
+    assert assigned.lead.tolist() == pytest.approx([0.1])
 
 
 @pytest.mark.parametrize("common", [1.0, 0.5])
 def test_probabilities_are_those_of_the_truth(common: float) -> None:
     first, second = catalogues(1_000, common, seed=7)
-    entities = [one["entity"] for one in (*first, *second)]
-    found = links(prepared(first, second))
-    right = sum(entities[left] == entities[r] for left, r in found)
-    expected = sum(1 / (1 + 2**-bits) for bits in found.values())
-    assert right / len(found) > 0.9
-    assert abs(right - expected) / len(found) < 0.06
-    assert right > 0.6 * common * 1_000
+    entities = [record["entity"] for record in (*first, *second)]
+    linked = links(prepared(first, second))
+    correct = sum(entities[left] == entities[r] for left, r in linked)
+    expected = sum(1 / (1 + 2**-bits) for bits in linked.values())
+    assert correct / len(linked) > 0.9
+    assert abs(correct - expected) / len(linked) < 0.06
+    assert correct > 0.6 * common * 1_000
 
 
 def test_catalogues_without_a_common_product_have_hardly_a_link() -> None:
@@ -167,13 +170,13 @@ def test_the_order_of_records_changes_nothing() -> None:
 
 def test_records_of_known_clusters_are_not_paired_again() -> None:
     first, second = catalogues(100, 1.0, seed=4)
-    known = [{**one, "known": "x"} for one in second]
-    assert not links(prepared([{**one, "known": "y"} for one in first], known))
+    known = [{**record, "known": "x"} for record in second]
+    assert not links(prepared([{**record, "known": "y"} for record in first], known))
     assert links(prepared(first, known))
 
 
 @pytest.mark.parametrize("texts", [[], [None, None], ["", "a"], ["a", "a"]])
-def test_few_records_or_empty_ones_make_no_link_and_no_error(texts: list[str | None]) -> None:
+def test_few_or_empty_records_give_no_link_and_no_error(texts: list[str | None]) -> None:
     records = pa.table(
         {
             "row": pa.array(range(len(texts)), pa.int64()),
@@ -193,13 +196,13 @@ def test_more_records_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_pair_is_more_certain_than_the_decoys_can_tell() -> None:
     high, low = np.full(50, 0.9), np.full(8, 0.1)
-    learnt = calibrate((high, high), (low, low))
-    assert 1 / (1 + 2 ** -learnt.bits(high, high)).max() <= 1 - 1 / 10 + 1e-9
+    calibration = calibrate((high, high), (low, low))
+    assert 1 / (1 + 2 ** -calibration.bits(high, high)).max() <= 1 - 1 / 10 + 1e-9
 
 
 def test_an_explanation_names_similarity_and_lead() -> None:
     pairs = pairs_of(prepared(*catalogues(50, 1.0, seed=1)))
     model = WholeRecordModel(("name", "price"))
-    why = model.explanation(pairs["pattern"][0].as_py())
-    assert "name, price" in why
+    explanation = model.explanation(pairs["pattern"][0].as_py())
+    assert "name, price" in explanation
     assert model.pattern_bits(pairs["pattern"].to_numpy()).tolist() == [0.0] * len(pairs)

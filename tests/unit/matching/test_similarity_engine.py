@@ -1,4 +1,4 @@
-"""The engine alone: the sheet's examples (docs/papers/data_matching.md), and what always holds."""
+"""The engine: the sheet's examples (docs/papers/data_matching.md), and its invariants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_jobs.runner.port import InputUnfit
 
 Row = dict[str, Any]
 LENGTH = {"measure": "number", "field": "length", "weight": 1.0}
-GIVEN: Mapping[str, Any] = {
+DOCUMENT: Mapping[str, Any] = {
     "left": {"file": "left.csv"},
     "right": {"file": "right.csv"},
     "blocking": {"keys": [{"field": "key"}]},
@@ -29,7 +29,7 @@ GIVEN: Mapping[str, Any] = {
 
 
 def parsed(**changes: Any) -> SimilaritySpec:
-    return SimilaritySpec.parse({**GIVEN, **changes})
+    return SimilaritySpec.parse({**DOCUMENT, **changes})
 
 
 def read(spec: SimilaritySpec, side: Side, rows: Sequence[Row]) -> list[MatchObject]:
@@ -50,18 +50,18 @@ CHAIN = [
     {"id": "x2", "length": 150, "near": "x1"},
     {"id": "x3", "length": 250, "near": "x2"},
 ]
-WHOLE = [{"id": "b", "length": 500}]
+UNDIVIDED = [{"id": "b", "length": 500}]
 
 
-def test_m1_a_road_in_three_pieces_is_one_in_the_other_source() -> None:
-    found = matched(parsed(), CHAIN, WHOLE)
-    assert links(found) == {(("x1", "x2", "x3"), ("b",))}
-    assert found.links[0].similarity == 1
+def test_m1_a_road_in_three_pieces_is_linked_with_one_road() -> None:
+    matching = matched(parsed(), CHAIN, UNDIVIDED)
+    assert links(matching) == {(("x1", "x2", "x3"), ("b",))}
+    assert matching.links[0].similarity == 1
 
 
 def test_m1_nothing_is_linked_without_aggregation() -> None:
-    found = matched(parsed(aggregation=False), CHAIN, WHOLE)
-    assert not found.links
+    matching = matched(parsed(aggregation=False), CHAIN, UNDIVIDED)
+    assert not matching.links
 
 
 M2_LEFT = [
@@ -89,22 +89,22 @@ def m2(relational: float) -> Matching:
     return matched(spec, [{**row, "key": "k"} for row in M2_LEFT], M2_RIGHT)
 
 
-def test_m2_linked_neighbours_decide_between_two_that_are_alike() -> None:
-    found = m2(0.3)
-    assert links(found) == {(("a1",), ("b1",)), (("a2",), ("b2",)), (("a3",), ("b3",))}
-    similarities = {link.left[0]: link.similarity for link in found.links}
+def test_m2_linked_neighbours_decide_between_similar_candidates() -> None:
+    matching = m2(0.3)
+    assert links(matching) == {(("a1",), ("b1",)), (("a2",), ("b2",)), (("a3",), ("b3",))}
+    similarities = {link.left[0]: link.similarity for link in matching.links}
     assert similarities == {"a1": 0.7, "a2": pytest.approx(0.745), "a3": pytest.approx(1.0)}
 
 
-def test_m2_without_the_relational_part_the_wrong_one_is_linked() -> None:
+def test_m2_without_the_relational_term_the_wrong_object_is_linked() -> None:
     assert (("a2",), ("c2",)) in links(m2(0.0))
 
 
-@pytest.mark.parametrize(("length", "kept"), [(30, True), (19, False)])
-def test_m3_a_minimum_removes_a_candidate_before_it_is_compared(length: int, kept: bool) -> None:
+@pytest.mark.parametrize(("length", "passes"), [(30, True), (19, False)])
+def test_m3_a_minimum_removes_a_candidate_before_it_is_compared(length: int, passes: bool) -> None:
     spec = parsed(measures=[{**LENGTH, "minimum": 0.2}], threshold=0.0)
-    found = matched(spec, [{"id": "a", "length": length}], [{"id": "b", "length": 100}])
-    assert found.candidates == len(found.links) == kept
+    matching = matched(spec, [{"id": "a", "length": length}], [{"id": "b", "length": 100}])
+    assert matching.candidates == len(matching.links) == passes
 
 
 def test_m6_candidates_that_share_no_key_are_not_stored() -> None:
@@ -114,41 +114,41 @@ def test_m6_candidates_that_share_no_key_are_not_stored() -> None:
     assert matched(parsed(), left, [{**row, "length": 1} for row in right]).candidates == 6
 
 
-def test_a_threshold_is_exceeded_and_not_reached() -> None:
+def test_a_similarity_must_exceed_the_threshold() -> None:
     left, right = [{"id": "a", "length": 3}], [{"id": "b", "length": 4}]
     assert not matched(parsed(threshold=0.75), left, right).links
     assert matched(parsed(threshold=0.74), left, right).links
 
 
-def test_an_aggregation_that_is_as_similar_is_not_made() -> None:
+def test_an_aggregation_without_more_similarity_is_not_made() -> None:
     spec = parsed(measures=[{"measure": "text", "field": "name", "weight": 1.0}])
     left = [{"id": "a1", "name": "x"}, {"id": "a2", "name": "x", "near": "a1"}]
-    found = matched(spec, left, [{"id": "b", "name": "x"}])
-    assert links(found) == {(("a1",), ("b",))}
-    assert found.aggregations == 0
+    matching = matched(spec, left, [{"id": "b", "name": "x"}])
+    assert links(matching) == {(("a1",), ("b",))}
+    assert matching.aggregations == 0
 
 
-def test_ties_follow_by_ids() -> None:
+def test_ties_are_broken_by_ids() -> None:
     rows = [{"id": id_, "length": 1} for id_ in "cab"]
-    found = matched(parsed(aggregation=False), rows, rows)
-    assert links(found) == {((id_,), (id_,)) for id_ in "abc"}
+    matching = matched(parsed(aggregation=False), rows, rows)
+    assert links(matching) == {((id_,), (id_,)) for id_ in "abc"}
 
 
-def test_what_a_person_decided_is_kept() -> None:
+def test_peoples_decisions_are_kept() -> None:
     left = [{"id": "a", "length": 1, "link": "m"}, {"id": "c", "length": 9, "not": ["d"]}]
     right = [{"id": "b", "length": 9, "link": "m"}, {"id": "d", "length": 9}]
-    found = matched(parsed(), left, right)
-    assert [(link.left, link.right, link.decided) for link in found.links] == [
+    matching = matched(parsed(), left, right)
+    assert [(link.left, link.right, link.decided) for link in matching.links] == [
         (("a",), ("b",), True)
     ]
 
 
-def test_no_part_of_an_aggregation_is_linked_with_what_it_cannot_be() -> None:
-    found = matched(parsed(threshold=0.4), [*CHAIN[:2], CHAIN[2] | {"not": ["b"]}], WHOLE)
-    assert links(found) == {(("x1", "x2"), ("b",))}
+def test_no_member_of_an_aggregation_has_a_forbidden_link() -> None:
+    matching = matched(parsed(threshold=0.4), [*CHAIN[:2], CHAIN[2] | {"not": ["b"]}], UNDIVIDED)
+    assert links(matching) == {(("x1", "x2"), ("b",))}
 
 
-def test_types_exclude_each_other() -> None:
+def test_incompatible_types_are_not_linked() -> None:
     spec = parsed(types={"field": "type", "cannot": [["road", "path"]]})
     left = [{"id": "a", "length": 1, "type": "road"}]
     assert not matched(spec, left, [{"id": "b", "length": 1, "type": "path"}]).links
@@ -172,9 +172,9 @@ def test_objects_without_a_line_are_unmatched() -> None:
 
 
 def test_roads_and_households_are_matched() -> None:
-    for data, given_ in ((roads(800, 1), ROADS_SPEC), (households(800, 1), PEOPLE_SPEC)):
-        found = matched(parsed(**{"references": [], **given_}), data.left, data.right)
-        pairs = [(link.left, link.right) for link in found.links]
+    for data, document in ((roads(800, 1), ROADS_SPEC), (households(800, 1), PEOPLE_SPEC)):
+        matching = matched(parsed(**{"references": [], **document}), data.left, data.right)
+        pairs = [(link.left, link.right) for link in matching.links]
         assert min(accuracy(pairs, data.truth)) >= 0.95
 
 
@@ -197,24 +197,24 @@ objects = st.lists(
 @given(
     left=objects, right=objects, seed=st.randoms(use_true_random=False), relational=st.booleans()
 )
-def test_every_object_is_in_one_link_at_most_in_any_order(
+def test_every_object_is_in_at_most_one_link_in_any_order(
     left: list[Row], right: list[Row], seed: Any, *, relational: bool
 ) -> None:
     weight = 0.3 if relational else 0.0
     spec = parsed(measures=[{**LENGTH, "weight": 1 - weight}], relational=weight, threshold=0.4)
-    found = matched(spec, left, right)
+    matching = matched(spec, left, right)
     for rows, ends in (
-        (left, [link.left for link in found.links]),
-        (right, [link.right for link in found.links]),
+        (left, [link.left for link in matching.links]),
+        (right, [link.right for link in matching.links]),
     ):
         linked = [*chain.from_iterable(ends)]
         assert len(linked) == len({*linked})
         assert {*linked} <= {row["id"] for row in rows}
-    barred = {(row["id"], id_) for row in left for id_ in row["not"]}
-    barred |= {(id_, row["id"]) for row in right for id_ in row["not"]}
-    for link in found.links:
+    forbidden = {(row["id"], id_) for row in left for id_ in row["not"]}
+    forbidden |= {(id_, row["id"]) for row in right for id_ in row["not"]}
+    for link in matching.links:
         assert link.similarity > spec.threshold
-        assert barred.isdisjoint(product(link.left, link.right))
+        assert forbidden.isdisjoint(product(link.left, link.right))
     seed.shuffle(left)
     seed.shuffle(right)
-    assert matched(spec, left, right) == found
+    assert matched(spec, left, right) == matching

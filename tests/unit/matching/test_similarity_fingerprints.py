@@ -1,4 +1,4 @@
-"""What vouches for the links of a former result, and where partitions are cut."""
+"""Fingerprints that validate a former result's links, and the cuts of partitions."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def present(*changes: dict[str, Any], settings: str = "s") -> Fingerprint:
-    """The fingerprint of the rows, the first of which are changed."""
+def current(*changes: dict[str, Any], settings: str = "s") -> Fingerprint:
+    """Return the fingerprint of the rows with changes to the first ones."""
     changed = [row | change for row, change in zip(ROWS, changes, strict=False)]
     return Fingerprint.of(settings, [*changed, *ROWS[len(changed) :]])
 
 
-def former(*links: PartitionLink, of: Fingerprint | None = None) -> list[FormerRow]:
-    vouched = str((of or present()).with_links(links))
-    return [*(FormerRow(vouched, link) for link in links), FormerRow(vouched)]
+def former(*links: PartitionLink, fingerprint: Fingerprint | None = None) -> list[FormerRow]:
+    text = str((fingerprint or current()).with_links(links))
+    return [*(FormerRow(text, link) for link in links), FormerRow(text)]
 
 
-def test_links_are_taken_over_where_nothing_has_changed() -> None:
+def test_links_are_reused_if_nothing_has_changed() -> None:
     shuffled = Fingerprint.of("s", ROWS[::-1])
     assert reason_to_match(shuffled, former(OTHER, LINK)) is None
     assert reason_to_match(shuffled, former()) is None
 
 
-def test_a_row_survives_being_written_and_read() -> None:
-    read = [FormerRow.from_json(row.to_json()) for row in former(LINK, OTHER)]
-    assert read == former(LINK, OTHER)
-    assert reason_to_match(present(), read) is None
+def test_a_row_survives_encoding() -> None:
+    decoded = [FormerRow.from_json(row.to_json()) for row in former(LINK, OTHER)]
+    assert decoded == former(LINK, OTHER)
+    assert reason_to_match(current(), decoded) is None
 
 
 @pytest.mark.parametrize(
-    ("now", "reason"),
+    ("fingerprint", "reason"),
     [
-        (present(settings="other"), "specification"),
-        (present({"record": '{"name": 1}'}), "objects"),
-        (present({"owned": False}), "objects"),
-        (present({"link": "must:a1"}), "decisions"),
-        (present({"cannot": ["b1"]}), "decisions"),
-        (present({"record": "x", "link": "must:a1"}, {}, {"cannot": ["a1"]}), "objects"),
+        (current(settings="other"), "specification"),
+        (current({"record": '{"name": 1}'}), "objects"),
+        (current({"owned": False}), "objects"),
+        (current({"link": "must:a1"}), "decisions"),
+        (current({"cannot": ["b1"]}), "decisions"),
+        (current({"record": "x", "link": "must:a1"}, {}, {"cannot": ["a1"]}), "objects"),
     ],
 )
-def test_why_a_partition_is_matched_anew(now: Fingerprint, reason: str) -> None:
-    assert reason_to_match(now, former(LINK)) == reason
+def test_a_partition_is_rematched_for_a_reason(fingerprint: Fingerprint, reason: str) -> None:
+    assert reason_to_match(fingerprint, former(LINK)) == reason
 
 
 @pytest.mark.parametrize(
@@ -77,49 +77,51 @@ def test_why_a_partition_is_matched_anew(now: Fingerprint, reason: str) -> None:
         ([FormerRow(f"{former(LINK)[0].fingerprint}-", LINK)], "links"),
     ],
 )
-def test_a_former_result_that_lacks_rows_or_was_edited_does_not_vouch(
+def test_a_former_result_with_missing_or_edited_rows_is_invalid(
     rows: list[FormerRow], reason: str
 ) -> None:
-    assert reason_to_match(present(), rows) == reason
+    assert reason_to_match(current(), rows) == reason
 
 
-def test_a_rejected_link_is_vouched_for_too() -> None:
-    vouched = str(present().with_links([LINK, OTHER]))
-    rows = [FormerRow(vouched, LINK), FormerRow(None, OTHER)]
-    assert reason_to_match(present(), rows) is None
+def test_a_fingerprint_covers_rejected_links() -> None:
+    fingerprint = str(current().with_links([LINK, OTHER]))
+    rows = [FormerRow(fingerprint, LINK), FormerRow(None, OTHER)]
+    assert reason_to_match(current(), rows) is None
     assert json.loads(rows[1].to_json())["fingerprint"] is None
 
 
 positions = st.lists(st.integers(0, 63), min_size=1, max_size=80)
 
 
-def cut(found: list[int], most: int, counted_bits: int = 0) -> list[int]:
-    """Cut positions of six bits, counted by cells of so many."""
+def cut(values: list[int], max_objects: int, counted_bits: int = 0) -> list[int]:
+    """Cut positions of six bits, counted in cells of `counted_bits` bits."""
     cells, starts = [Cell(0, 6)], list[int]()
     while cells:
-        at = [(p >> counted_bits << counted_bits, 1) for p in found]
+        counts = [(p >> counted_bits << counted_bits, 1) for p in values]
         heavy: list[Cell] = []
         for cell in cells:
-            starts += split(cell, Counts(at).within, most, counted_bits, heavy)
+            starts += split(cell, Counts(counts).within, max_objects, counted_bits, heavy)
         cells, counted_bits = heavy, 0
     return starts
 
 
 @given(positions, st.integers(1, 20), st.integers(0, 5))
-def test_no_partition_has_more_unless_they_lie_at_one_place(
-    found: list[int], most: int, counted_bits: int
+def test_a_partition_exceeds_the_limit_only_at_one_position(
+    values: list[int], max_objects: int, counted_bits: int
 ) -> None:
-    starts = cut(found, most)
-    assert cut(found, most, counted_bits) == starts, "it depends on how positions are counted"
+    starts = cut(values, max_objects)
+    assert cut(values, max_objects, counted_bits) == starts, (
+        "the cuts depend on how positions are counted"
+    )
     for start, end in zip(starts, [*starts[1:], 64], strict=True):
-        within = [p for p in found if start <= p < end]
+        within = [p for p in values if start <= p < end]
         assert within
-        assert len(within) <= most or len({*within}) == 1
+        assert len(within) <= max_objects or len({*within}) == 1
 
 
 def test_a_change_moves_only_the_cuts_around_it() -> None:
     random = Random(1)
-    found = [random.randrange(64) for _ in range(100)]
-    before = cut(found, 10)
-    after = cut([*found, *[63] * 5], 10)
+    values = [random.randrange(64) for _ in range(100)]
+    before = cut(values, 10)
+    after = cut([*values, *[63] * 5], 10)
     assert [start for start in after if start < 32] == [start for start in before if start < 32]

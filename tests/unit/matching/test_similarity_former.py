@@ -1,4 +1,4 @@
-"""Rows of a former result, as files and classes give them."""
+"""Rows of a former result, from files and from classes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ROW: dict[str, Any] = {
 
 def parsed(row: dict[str, Any]) -> list[tuple[int, str, FormerRow]]:
     return [
-        (each["side"], each["id"], FormerRow.from_json(each["record"]))
-        for each in parse_row(json.dumps(row))
+        (object_["side"], object_["id"], FormerRow.from_json(object_["record"]))
+        for object_ in parse_row(json.dumps(row))
     ]
 
 
-def test_a_file_and_a_class_give_the_same() -> None:
+def test_a_file_and_a_class_give_the_same_rows() -> None:
     expected = [
         (0, "a1", FormerRow("f", LINK)),
         (0, "a2", FormerRow(None, PartitionLink(("a2",), ("b2",), 0.5, {"text(name)": 1.0}))),
@@ -42,7 +42,7 @@ def test_a_file_and_a_class_give_the_same() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["must", "unmatched"])
-def test_what_was_not_found_is_no_link(outcome: str) -> None:
+def test_only_matched_rows_are_links(outcome: str) -> None:
     row = ROW | {"left": [], "outcome": outcome, "similarity": None, "terms": None}
     assert parsed(row | {"rejected": None}) == [(1, "b1", FormerRow("f"))]
 
@@ -60,5 +60,5 @@ def test_what_was_not_found_is_no_link(outcome: str) -> None:
         {"rejected": 7},
     ],
 )
-def test_what_is_no_row_of_a_result_is_left_out(change: dict[str, Any]) -> None:
+def test_invalid_rows_are_left_out(change: dict[str, Any]) -> None:
     assert parsed(ROW | change) == []

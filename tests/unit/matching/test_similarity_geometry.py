@@ -1,4 +1,4 @@
-"""Which lines are near each other, and what it costs to find out."""
+"""Lines near each other, and the cost of finding them."""
 
 from __future__ import annotations
 
@@ -29,46 +29,46 @@ lines = st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=12).map
 
 
 @given(lines, lines, st.sampled_from([0.0, 0.5, 1.0, 3.0]))
-def test_lines_are_as_near_as_the_nearest_of_their_segments(
-    one: Polyline, other: Polyline, distance: float
+def test_the_distance_of_lines_is_that_of_their_nearest_segments(
+    left: Polyline, right: Polyline, distance: float
 ) -> None:
     segments = [
-        [polyline(segment) for segment in pairwise(line.points)] or [line] for line in (one, other)
+        [polyline(segment) for segment in pairwise(line.points)] or [line] for line in (left, right)
     ]
     expected = any(nearer_than(first, second, distance) for first, second in product(*segments))
-    assert nearer_than(one, other, distance) == expected == nearer_than(other, one, distance)
+    assert nearer_than(left, right, distance) == expected == nearer_than(right, left, distance)
 
 
 def test_no_segment_is_lost_where_a_line_is_halved() -> None:
-    one = polyline([(10.0 * at, 0.0) for at in range(10)])
+    line = polyline([(10.0 * n, 0.0) for n in range(10)])
     for middle in range(5, 90, 10):
-        other = polyline([(middle + at / 10, 0.5) for at in range(4)])
-        assert nearer_than(one, other, 1.0)
-        assert nearer_than(other, one, 1.0)
+        other = polyline([(middle + n / 10, 0.5) for n in range(4)])
+        assert nearer_than(line, other, 1.0)
+        assert nearer_than(other, line, 1.0)
 
 
 def wave(height: float) -> list[Point]:
-    return [(float(at), sin(at) / 9 + height) for at in range(MAX_POINTS)]
+    return [(float(n), sin(n) / 9 + height) for n in range(MAX_POINTS)]
 
 
 def test_long_lines_are_halved_only_where_they_are_near() -> None:
-    halved = Counter[float]()
+    halvings = Counter[float]()
 
     def near(height: float) -> bool:
-        one, other = polyline(wave(0.0)), polyline(wave(height))
-        return nearer_than(one, other, BUFFER, lambda: halved.update([height]))
+        line, other = polyline(wave(0.0)), polyline(wave(height))
+        return nearer_than(line, other, BUFFER, lambda: halvings.update([height]))
 
     assert not near(50.0)
     assert not near(10.3)
     assert near(9.5)
-    assert not halved[50.0], "their boxes are too far away from each other"
-    assert halved[10.3] < MAX_POINTS
-    assert halved[9.5] < 20
+    assert not halvings[50.0], "their boxes are too far apart"
+    assert halvings[10.3] < MAX_POINTS
+    assert halvings[9.5] < 20
 
 
-@pytest.mark.parametrize(("most", "refused"), [(10, True), (1_000_000, False)])
-def test_pieces_of_lines_that_lie_close_are_bounded(most: int, refused: bool) -> None:
-    """The boxes of the lines' pieces overlap, and the lines are too far from each other."""
+@pytest.mark.parametrize(("max_pairs", "refused"), [(10, True), (1_000_000, False)])
+def test_pieces_of_lines_that_lie_close_are_bounded(max_pairs: int, refused: bool) -> None:
+    """The boxes of the lines' pieces overlap, but the lines are too far apart."""
     spec = SimilaritySpec.parse(
         {
             "left": {"file": "left.csv"},
@@ -76,10 +76,10 @@ def test_pieces_of_lines_that_lie_close_are_bounded(most: int, refused: bool) ->
             "blocking": {"grid": {"field": "line"}, "buffer": BUFFER},
             "measures": [{"measure": "length", "field": "line", "weight": 1.0}],
             "threshold": 0.5,
-            "limits": {"pairs": most},
+            "limits": {"pairs": max_pairs},
         }
     )
-    stripes = [[60.0 * (at % 2), 60.0 * (at % 2) + at / 20] for at in range(100)]
+    stripes = [[60.0 * (n % 2), 60.0 * (n % 2) + n / 20] for n in range(100)]
     left = Reader(spec, "left").read({"id": "a", "line": stripes})
     assert left.line
     right = Reader(spec, "right").read({"id": "b", "line": [[x, y - 20] for x, y in stripes]})

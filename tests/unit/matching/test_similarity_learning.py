@@ -9,20 +9,20 @@ from spark_jobs.matching.similarity.learning import fit_weights
 from spark_jobs.runner.port import InputUnfit
 
 
-def test_what_tells_matches_apart_gets_the_weight() -> None:
+def test_the_discriminating_measure_gets_the_weight() -> None:
     random = np.random.default_rng(1)
     matches = np.arange(200) % 2 == 0
-    telling = np.where(matches, random.uniform(0.6, 1, 200), random.uniform(0, 0.5, 200))
+    discriminating = np.where(matches, random.uniform(0.6, 1, 200), random.uniform(0, 0.5, 200))
     noise = random.uniform(0, 1, 200)
-    against = 1 - telling
-    terms = np.stack([telling, noise, against], axis=1)
-    found = fit_weights(terms, [*map(bool, matches)], relational=0.3)
-    assert sum(found.weights) == pytest.approx(0.7)
-    assert found.weights[0] > 0.6
-    assert found.weights[2] == 0
-    assert 0.5 * 0.7 < found.threshold < 0.62 * 0.7
-    assert found.agreement > 0.98
-    assert found.labels == 200
+    against = 1 - discriminating
+    terms = np.stack([discriminating, noise, against], axis=1)
+    fitted = fit_weights(terms, [*map(bool, matches)], relational=0.3)
+    assert sum(fitted.weights) == pytest.approx(0.7)
+    assert fitted.weights[0] > 0.6
+    assert fitted.weights[2] == 0
+    assert 0.5 * 0.7 < fitted.threshold < 0.62 * 0.7
+    assert fitted.agreement > 0.98
+    assert fitted.labels == 200
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_tells_matches_apart_gets_the_weight() -> None:
         ([[0.5]] * 4, [True, True, False, False], "No measure"),
     ],
 )
-def test_labels_that_tell_nothing(
+def test_uninformative_labels_are_refused(
     terms: list[list[float]], matches: list[bool], reason: str
 ) -> None:
     with pytest.raises(InputUnfit, match=reason):

@@ -1,4 +1,4 @@
-"""Measures, geometry, decisions and calibration, each by itself."""
+"""Measures, geometry, decisions and calibration, in isolation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_m4_abbreviations_are_expanded() -> None:
     assert similarity("text", "Main St.", "Main Street", Parameters(None, {"st.": "street"})) == 1
 
 
-def test_a_scale_says_where_similarity_ends() -> None:
+def test_similarity_is_zero_at_the_scale() -> None:
     scale = Parameters(10.0, {})
     assert similarity("number", 1, 6, scale) == 0.5
     assert similarity("date", "2020-01-01", "2020-01-03T10:00:00", scale) == pytest.approx(0.8)
@@ -93,13 +93,13 @@ def test_a_value_of_another_type_is_missing(name: str, value: Any) -> None:
     assert MEASURES[MeasureName(name)].read(value, PLAIN) is None
 
 
-def test_lines_are_read_in_three_forms() -> None:
-    forms = [
+def test_lines_are_parsed_from_three_formats() -> None:
+    formats = [
         {"type": "LineString", "coordinates": [[0, 0], [3, 4]]},
         "[[0, 0], [3, 4]]",
         "LineString(0 0, 3 4)",
     ]
-    assert [line and line.length for line in map(parse_polyline, forms)] == [5, 5, 5]
+    assert [line and line.length for line in map(parse_polyline, formats)] == [5, 5, 5]
 
 
 def test_lines_are_compared_in_either_direction() -> None:
@@ -125,27 +125,27 @@ def test_chords_at_right_angles_are_not_alike() -> None:
 
 
 def test_lines_are_joined_where_they_meet() -> None:
-    one, other = polyline([(0, 0), (1, 0)]), polyline([(2, 0), (1, 0)])
-    whole = polyline([(0, 0), (1, 0), (2, 0)])
-    assert join_lines(one, other) == whole
-    assert join_lines(other, one) == whole
-    assert join_lines(one, polyline([(5, 5), (6, 6)])) is None
+    line, other = polyline([(0, 0), (1, 0)]), polyline([(2, 0), (1, 0)])
+    joined = polyline([(0, 0), (1, 0), (2, 0)])
+    assert join_lines(line, other) == joined
+    assert join_lines(other, line) == joined
+    assert join_lines(line, polyline([(5, 5), (6, 6)])) is None
 
 
 def test_distance_of_lines() -> None:
-    one = polyline([(0, 0), (10, 0)])
-    assert nearer_than(one, polyline([(5, -5), (5, 5)]), 0.0)
-    assert nearer_than(one, polyline([(12, 0), (20, 0)]), 2.0)
-    assert not nearer_than(one, polyline([(12, 1), (20, 0)]), 2.0)
+    line = polyline([(0, 0), (10, 0)])
+    assert nearer_than(line, polyline([(5, -5), (5, 5)]), 0.0)
+    assert nearer_than(line, polyline([(12, 0), (20, 0)]), 2.0)
+    assert not nearer_than(line, polyline([(12, 1), (20, 0)]), 2.0)
 
 
 def test_near_lines_share_a_cell() -> None:
-    one, other = polyline([(0, 0), (10, 0)]), polyline([(12, 0), (20, 3)])
-    grown, plain = cells(one, 4.0, 2.0, 100), cells(other, 4.0, 0.0, 100)
+    line, other = polyline([(0, 0), (10, 0)]), polyline([(12, 0), (20, 3)])
+    grown, plain = cells(line, 4.0, 2.0, 100), cells(other, 4.0, 0.0, 100)
     assert grown is not None
     assert plain is not None
     assert grown & plain
-    assert cells(one, 1e-3, 0.0, 100) is None
+    assert cells(line, 1e-3, 0.0, 100) is None
     assert cells(polyline([(-1e12, -1e12), (1e12, 1e12)]), 2e-6, 1e-6, 100) is None
 
 
@@ -173,18 +173,18 @@ def test_soundex_of_the_first_word_is_a_key(word: str, code: str | None) -> None
             "threshold": 0.5,
         }
     )
-    found = Reader(spec, "left").read({"id": "1", "name": word})
-    assert found.keys == ({f"0:{code}"} if code else set())
+    object_ = Reader(spec, "left").read({"id": "1", "name": word})
+    assert object_.keys == ({f"0:{code}"} if code else set())
 
 
 def test_a_cycle_of_pairs_that_must_be_linked_is_one_group() -> None:
     must = [("a", "x"), ("b", "x"), ("b", "y"), ("a", "y")]
     present = {(0, "a"), (0, "b"), (1, "x"), (1, "y"), (1, "z")}
-    found = decisions(must, [("a", "z"), ("gone", "z")], present)
-    assert {*found.link.values()} == {"a"}
-    assert len(found.link) == 4
-    assert found.cannot == {(0, "a"): {"z"}, (1, "z"): {"a"}}
-    assert found.ignored == 1
+    decided = decisions(must, [("a", "z"), ("gone", "z")], present)
+    assert {*decided.link.values()} == {"a"}
+    assert len(decided.link) == 4
+    assert decided.cannot == {(0, "a"): {"z"}, (1, "z"): {"a"}}
+    assert decided.ignored == 1
 
 
 def test_a_group_that_cannot_be_one_is_a_contradiction() -> None:
@@ -195,7 +195,7 @@ def test_a_group_that_cannot_be_one_is_a_contradiction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "error"),
+    ("value", "other", "error"),
     [  # the sheet's table before and after calibration: docs/papers/data_matching.md
         (0.939, 0.454, 0.426),
         (0.963, 0.575, 0.314),
@@ -209,12 +209,12 @@ def test_a_group_that_cannot_be_one_is_a_contradiction() -> None:
         (0.66, 0.684, -0.023),
     ],
 )
-def test_calibration_error(one: float, other: float, error: float) -> None:
-    assert calibration_error(one, other) == pytest.approx(error, abs=0.0015)
-    assert calibration_error(one, one) == 0
+def test_calibration_error(value: float, other: float, error: float) -> None:
+    assert calibration_error(value, other) == pytest.approx(error, abs=0.0015)
+    assert calibration_error(value, value) == 0
 
 
-def test_calibration_error_where_a_measure_has_no_share() -> None:
+def test_calibration_error_of_measures_without_influence() -> None:
     assert calibration_error(0.5, -0.2) == 1
     assert calibration_error(-0.2, 0.5) == -1
     assert calibration_error(0.0, -1.0) == 0
@@ -227,7 +227,7 @@ def test_rank_correlation_of_ties() -> None:
     assert rank_correlation(values, np.ones(4)) == 0
 
 
-def test_a_measure_that_spreads_wider_dominates() -> None:
+def test_a_measure_with_a_wider_spread_dominates() -> None:
     random = np.random.default_rng(1)
     terms = np.stack([random.uniform(0, 1, 300), random.uniform(0.45, 0.5, 300)], axis=1)
     report = calibration_report(["wide", "narrow"], terms, [0.5, 0.5])
@@ -235,7 +235,7 @@ def test_a_measure_that_spreads_wider_dominates() -> None:
     assert report["narrow"]["errors"]["wide"] < 0
 
 
-GIVEN: dict[str, Any] = {
+DOCUMENT: dict[str, Any] = {
     "left": {"file": "l.csv"},
     "right": {"file": "r.csv"},
     "blocking": {"keys": [{"field": "k"}]},
@@ -266,16 +266,16 @@ GIVEN: dict[str, Any] = {
         ({"blocking": {"grid": {"field": "k"}, "buffer": 0.0}}, "/blocking/buffer"),
     ],
 )
-def test_a_specification_that_contradicts_itself(changes: Any, pointer: str) -> None:
-    with pytest.raises(SpecInvalid) as refused:
-        SimilaritySpec.parse({**GIVEN, **changes})
-    assert refused.value.pointer.startswith(pointer)
+def test_a_contradictory_specification_is_refused(changes: Any, pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as error:
+        SimilaritySpec.parse({**DOCUMENT, **changes})
+    assert error.value.pointer.startswith(pointer)
 
 
-def test_a_specification_is_read_without_what_workers_need() -> None:
+def test_a_specification_is_parsed_without_the_workers_packages() -> None:
     code = (
         "import sys; from spark_jobs.matching.similarity.kind import SimilarityMatching as Kind;"
-        f"Kind().stages(Kind.specification.parse({GIVEN!r}));"
+        f"Kind().stages(Kind.specification.parse({DOCUMENT!r}));"
         "assert not {'pyspark', 'rapidfuzz', 'sklearn', 'pyarrow'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

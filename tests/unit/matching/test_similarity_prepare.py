@@ -1,4 +1,4 @@
-"""Records of roads become those of their pieces, before they are matched."""
+"""Records of roads are replaced by records of their pieces before matching."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ SPEC: dict[str, Any] = {
 
 
 def records(*documents: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Prepare records as the stage does; return them by their ids."""
-    rows = [{"side": 0, "id": each["id"], "record": json.dumps(each)} for each in documents]
+    """Prepare records as the stage does; return them by id."""
+    rows = [
+        {"side": 0, "id": document["id"], "record": json.dumps(document)} for document in documents
+    ]
     spec = SimilaritySpec.parse({**SPEC, **changes})
     return {row["id"]: json.loads(row["record"]) for row in prepare_records(rows, spec)}
 
 
-def test_m5_a_record_becomes_those_of_its_pieces() -> None:
-    found = records(
+def test_m5_a_record_is_replaced_by_those_of_its_pieces() -> None:
+    prepared = records(
         {"id": "a", "name": "High", "line": "LINESTRING (0 0, 10 0)"},
         {"id": "b", "name": "Low", "line": [[5, -5], [5, 5]]},
         {"id": "c", "line": None},
         {"id": "d", "line": [[7, 7], [7, 7]]},
     )
-    assert {*found} == {"a/1", "a/2", "b/1", "b/2", "c", "d"}
-    assert found["a/2"] == {"id": "a/2", "name": "High", "line": [[5, 0], [10, 0]]}
-    assert found["c"] == {"id": "c", "line": None}
+    assert {*prepared} == {"a/1", "a/2", "b/1", "b/2", "c", "d"}
+    assert prepared["a/2"] == {"id": "a/2", "name": "High", "line": [[5, 0], [10, 0]]}
+    assert prepared["c"] == {"id": "c", "line": None}
 
 
-def test_lanes_are_named_by_both() -> None:
+def test_an_axis_has_the_ids_of_both_lanes() -> None:
     lanes: list[dict[str, Any]] = [
         {"id": "in", "line": [[0, 0], [100, 0]], "one": True},
         {"id": "out", "line": [[100, 4], [0, 4]], "one": "yes"},
@@ -59,7 +61,7 @@ def test_a_piece_with_an_id_in_use_is_refused() -> None:
         records(*crossing, {"id": "a/1", "line": None})
 
 
-def test_lines_that_lie_at_one_place_are_named() -> None:
+def test_too_many_lines_at_one_location_are_refused() -> None:
     lines = [{"id": str(n), "line": [[0, n], [10, 9 - n]]} for n in range(9)]
     with pytest.raises(InputUnfit, match=r"limits\.block_pairs"):
         records(*lines, limits={"block_pairs": 1})
@@ -84,7 +86,7 @@ def test_lines_of_a_crowded_network_are_refused() -> None:
         ({"blocking": {"keys": [{"field": "line"}]}}, "/roads"),
     ],
 )
-def test_a_specification_of_roads_that_contradicts_itself(changes: Any, pointer: str) -> None:
-    with pytest.raises(SpecInvalid) as refused:
+def test_a_contradictory_specification_of_roads_is_refused(changes: Any, pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as error:
         SimilaritySpec.parse({**SPEC, **changes})
-    assert refused.value.pointer == pointer
+    assert error.value.pointer == pointer

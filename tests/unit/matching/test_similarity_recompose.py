@@ -1,4 +1,4 @@
-"""Links of partitions that share an object: the first one is kept, and no object is in two."""
+"""Links of partitions that share an object: the first is kept, so no object is in two."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from spark_jobs.matching.similarity.recompose import first_come
 
 
 def kept(*batches: list[tuple[str, str]]) -> list[bool]:
-    """Say which links are kept; each has the ids on its left and those on its right."""
-    given = (
+    """Return which links are kept; a link has its left ids and its right ids."""
+    record_batches = (
         pa.table({"left": left, "right": right, "kept": [True] * len(batch)}).to_batches()[0]
         for batch in batches
         for left, right in [zip(*([[*ids] for ids in link] for link in batch), strict=True)]
     )
-    return [row["kept"] for batch in first_come(given) for row in batch.to_pylist()]
+    return [row["kept"] for batch in first_come(record_batches) for row in batch.to_pylist()]
 
 
-def test_a_link_whose_object_is_taken_is_not_kept() -> None:
+def test_a_link_with_a_linked_object_is_dropped() -> None:
     assert kept([("a", "x"), ("bc", "y"), ("d", "x"), ("c", "z")]) == [True, True, False, False]
 
 
-def test_a_link_that_is_not_kept_takes_nothing() -> None:
+def test_a_dropped_link_does_not_block_others() -> None:
     assert kept([("a", "x"), ("ab", "y"), ("b", "y")]) == [True, False, True]
 
 
-def test_an_id_of_the_other_side_is_another_object() -> None:
+def test_equal_ids_of_both_sides_are_different_objects() -> None:
     assert kept([("a", "b"), ("b", "a")]) == [True, True]
 
 
-def test_batches_follow_each_other() -> None:
+def test_earlier_batches_have_precedence() -> None:
     assert kept([("a", "x")], [("b", "x"), ("b", "y")]) == [True, False, True]

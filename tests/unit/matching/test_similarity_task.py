@@ -1,4 +1,4 @@
-"""The task of a partition: what it takes over from a former result is what it would find."""
+"""The task of a partition: links reused from a former result equal recomputed ones."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def row(side: int, id_: str, length: int, **changes: Any) -> Row:
 
 
 def task(rows: Sequence[Mapping[str, Any]]) -> tuple[list[PartitionLink], Row]:
-    """Return the links that a partition gives, and what it says of itself."""
-    *found, partition = match_partition(rows, SPEC)
+    """Return the links of a partition and its report row."""
+    *rows_, partition = match_partition(rows, SPEC)
     links = [
         PartitionLink(
-            tuple(each["left"]), tuple(each["right"]), each["similarity"], dict(each["terms"])
+            tuple(row_["left"]), tuple(row_["right"]), row_["similarity"], dict(row_["terms"])
         )
-        for each in found
-        if each["kind"] == "link"
+        for row_ in rows_
+        if row_["kind"] == "link"
     ]
     return sorted(links, key=lambda link: link[:2]), partition
 
 
 def former(links: Sequence[PartitionLink], fingerprint: str) -> list[Row]:
     rows = [FormerRow(fingerprint), *(FormerRow(fingerprint, link) for link in links)]
-    return [{"partition": 0, "side": FORMER, "id": "", "record": each.to_json()} for each in rows]
+    return [{"partition": 0, "side": FORMER, "id": "", "record": row_.to_json()} for row_ in rows]
 
 
 ids = st.sampled_from("abcd")
@@ -64,32 +64,32 @@ objects = st.lists(
     ),
     min_size=1,
     max_size=8,
-    unique_by=lambda each: (each["side"], each["id"]),
+    unique_by=lambda object_: (object_["side"], object_["id"]),
 )
 
 
 @given(objects, objects)
 def test_a_former_result_changes_nothing_but_the_work(before: list[Row], now: list[Row]) -> None:
     links, partition = task(before)
-    for rows, same in ((before[::-1], True), (now, False)):
-        found, stated = task([*rows, *former(links, partition["fingerprint"])])
-        whole, fresh = task(rows)
-        assert found == whole
-        assert stated["fingerprint"] == fresh["fingerprint"]
-        assert stated["count"] == sum(each["owned"] for each in rows)
-        if same:
-            assert stated["reason"] is None
+    for rows, unchanged in ((before[::-1], True), (now, False)):
+        links_, report = task([*rows, *former(links, partition["fingerprint"])])
+        all_links, full_report = task(rows)
+        assert links_ == all_links
+        assert report["fingerprint"] == full_report["fingerprint"]
+        assert report["count"] == sum(object_["owned"] for object_ in rows)
+        if unchanged:
+            assert report["reason"] is None
 
 
-def test_what_is_taken_over_is_not_compared() -> None:
+def test_reused_links_are_not_compared() -> None:
     rows = [row(0, "a", 3), row(1, "b", 3)]
     links, partition = task(rows)
     assert links
-    again = [*match_partition([*rows, *former(links, partition["fingerprint"])], SPEC)]
-    assert [each["kind"] for each in again] == ["link", "partition"]
+    output = [*match_partition([*rows, *former(links, partition["fingerprint"])], SPEC)]
+    assert [row_["kind"] for row_ in output] == ["link", "partition"]
 
 
-def test_a_link_of_another_partition_is_not_given() -> None:
+def test_a_link_of_another_partition_is_left_out() -> None:
     links, partition = task([row(0, "a", 3, owned=False), row(1, "b", 3)])
     assert not links
     assert partition["count"] == 1

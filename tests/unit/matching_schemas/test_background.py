@@ -1,4 +1,4 @@
-"""The background graph, by the examples of the sheet semrep, and by its laws."""
+"""The background graph: the examples of the sheet semrep, and its laws."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_composition_is_the_table_of_the_paper(first: Relation) -> None:
     assert [compose(first, second) for second in STORED] == TABLE[first]
 
 
-def test_related_is_a_last_result_only() -> None:
+def test_related_cannot_be_composed_further() -> None:
     assert all(compose(R, second) is None for second in STORED)
 
 
@@ -74,10 +74,10 @@ def test_scores_of_the_sheet(
     relation: Relation,
     score: float,
 ) -> None:
-    found = graph(*statements).query(*ends, min_score=0.0)
-    assert found is not None
-    assert found.relation is relation
-    assert found.score == pytest.approx(score, abs=5e-5)
+    path = graph(*statements).query(*ends, min_score=0.0)
+    assert path is not None
+    assert path.relation is relation
+    assert path.score == pytest.approx(score, abs=5e-5)
     recommended = graph(*statements).query(*ends)
     assert (recommended is None) == (score < 0.6)
 
@@ -95,7 +95,7 @@ def test_scores_of_the_sheet(
         ([("cpu", P, "computer"), ("computer", H, "memory")], ("cpu", "memory"), R),
         ([("apple", I, "fruit"), ("apple", I, "plant tissue")], ("fruit", "plant tissue"), None),
         ([("laptop", H, "cpu"), ("notebook", H, "cpu")], ("laptop", "notebook"), None),
-        # The left fold is not symmetric, and related may not be gone on from.
+        # The left fold is not symmetric, and related cannot be composed further.
         ([("a", E, "b"), ("b", I, "c"), ("c", V, "d")], ("a", "d"), R),
         ([("a", I, "b"), ("b", V, "c"), ("c", E, "d")], ("a", "d"), None),
         ([("a", E, "b"), ("b", E, "c"), ("c", E, "d"), ("d", I, "e")], ("a", "e"), I),
@@ -104,10 +104,10 @@ def test_scores_of_the_sheet(
 def test_types_of_the_sheet(
     statements: list[tuple[str, Relation, str]], ends: tuple[str, str], relation: Relation | None
 ) -> None:
-    found = graph(*((a, r, b, 1.0) for a, r, b in statements)).query(
+    path = graph(*((a, r, b, 1.0) for a, r, b in statements)).query(
         *ends, max_length=4, min_score=0.0
     )
-    assert (found and found.relation) == relation
+    assert (path and path.relation) == relation
 
 
 terms = st.sampled_from("abcdef")
@@ -118,8 +118,8 @@ statements = st.lists(
 
 
 @given(statements, terms, terms)
-def test_what_relates_forth_relates_back(stated: list[Statement], a: str, b: str) -> None:
-    background = Background(stated)
+def test_a_relation_exists_in_both_directions(statements_: list[Statement], a: str, b: str) -> None:
+    background = Background(statements_)
     forth, back = background.query(a, b, min_score=0.0), background.query(b, a, min_score=0.0)
     assert (forth is None) == (back is None)
     if forth and back:
@@ -127,42 +127,46 @@ def test_what_relates_forth_relates_back(stated: list[Statement], a: str, b: str
 
 
 @given(statements, terms, terms, st.integers(1, 4))
-def test_paths_are_those_that_a_search_through_the_graph_finds(
-    stated: list[Statement], a: str, b: str, longest: int
+def test_paths_equal_those_of_an_exhaustive_search(
+    statements_: list[Statement], a: str, b: str, max_length: int
 ) -> None:
-    found = Background(stated).query(a, b, max_length=longest, min_score=0.0)
-    expected = searched(stated, a, b, longest)
-    assert (found is None) == (expected is None)
-    if found and expected and a != b:
-        assert found.score == pytest.approx(expected)
+    path = Background(statements_).query(a, b, max_length=max_length, min_score=0.0)
+    expected = best_score(statements_, a, b, max_length)
+    assert (path is None) == (expected is None)
+    if path and expected and a != b:
+        assert path.score == pytest.approx(expected)
 
 
-def searched(stated: list[Statement], a: str, b: str, longest: int) -> float | None:
-    """The best score of the shortest valid paths, by a walk over all of them."""
-    edges = [(s.source, s.relation, s.target, s.confidence) for s in stated if s.source != s.target]
+def best_score(statements_: list[Statement], a: str, b: str, max_length: int) -> float | None:
+    """Return the best score of the shortest valid paths, found by enumeration."""
+    edges = [
+        (s.source, s.relation, s.target, s.confidence) for s in statements_ if s.source != s.target
+    ]
     edges += [(target, INVERSE[r], source, c) for source, r, target, c in edges]
-    known = {source for source, *_ in edges}
+    terms_ = {source for source, *_ in edges}
     if a == b:
         return 1.0
-    if a not in known or b not in known:
+    if a not in terms_ or b not in terms_:
         return None
     weight = {E: 0.98, I: 0.96, V: 0.96, H: 0.8, P: 0.8}
     paths: list[tuple[tuple[str, ...], Relation, float]] = [((a,), E, 1.0)]
-    for length in range(1, longest + 1):
-        longer = []
-        for passed, relation, score in paths:
+    for length in range(1, max_length + 1):
+        longer_paths = []
+        for visited, relation, score in paths:
             for source, step, target, confidence in edges:
-                if source != passed[-1] or target in passed:
+                if source != visited[-1] or target in visited:
                     continue
-                composed = step if len(passed) == 1 else compose(relation, step)
+                composed = step if len(visited) == 1 else compose(relation, step)
                 if composed is not None:
                     cost = 0.15 if composed is R else 0.0
-                    longer.append(
-                        ((*passed, target), composed, score * confidence * weight[step] - cost)
+                    longer_paths.append(
+                        ((*visited, target), composed, score * confidence * weight[step] - cost)
                     )
-        if valid := [score for passed, _, score in longer if passed[-1] == b and score >= 0]:
+        if valid := [
+            score for visited, _, score in longer_paths if visited[-1] == b and score >= 0
+        ]:
             return max(valid)
-        paths = [path for path in longer if path[0][-1] != b]
+        paths = [path for path in longer_paths if path[0][-1] != b]
         assert length <= 4
     return None
 
@@ -195,18 +199,18 @@ KITCHEN = graph(
     ],
 )
 def test_compounds(a: str, b: str, relation: Relation | None) -> None:
-    found = KITCHEN.query(a, b)
-    assert (found and found.relation) == relation
+    path = KITCHEN.query(a, b)
+    assert (path and path.relation) == relation
 
 
-@pytest.mark.parametrize(("least", "found"), [(0.95, True), (0.96, True), (0.97, False)])
+@pytest.mark.parametrize(("min_score", "is_related"), [(0.95, True), (0.96, True), (0.97, False)])
 @pytest.mark.parametrize("head", ["chair", "desk"])
-def test_a_compound_is_one_of_its_head_if_that_is_certain_enough(
-    least: float, found: bool, head: str
+def test_a_compound_is_a_kind_of_its_head_down_to_the_minimum_score(
+    min_score: float, is_related: bool, head: str
 ) -> None:
     terms = f"kitchen {head}", head
     for pair in (terms, terms[::-1]):
-        assert (KITCHEN.query(*pair, min_score=least) is not None) == found
+        assert (KITCHEN.query(*pair, min_score=min_score) is not None) == is_related
 
 
 def test_terms_are_words_in_any_script_and_case() -> None:
@@ -216,7 +220,7 @@ def test_terms_are_words_in_any_script_and_case() -> None:
     assert background.query("", "улица") is None
 
 
-def test_a_term_with_very_many_neighbours_is_no_way_from_one_to_another() -> None:
+def test_a_term_with_very_many_neighbours_is_not_on_paths() -> None:
     background = Background(Statement(f"t{n}", "entity", I) for n in range(1_001))
     assert background.query("t1", "t2") is None
     direct = background.query("t1", "entity")
@@ -229,7 +233,7 @@ def test_evidence_names_the_terms_along_the_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {"relation": "kin"},
         {"relation": "related"},
@@ -241,8 +245,8 @@ def test_evidence_names_the_terms_along_the_path() -> None:
         {"target": None},
     ],
 )
-def test_a_row_that_states_nothing_is_refused(changed: dict[str, object]) -> None:
+def test_an_invalid_row_is_refused(changes: dict[str, object]) -> None:
     row = {"id": 1, "source": "a", "target": "b", "relation": "is-a", "confidence": "0.5"}
     assert parse_statement(row) == Statement("a", "b", I, 0.5)
     with pytest.raises(InputUnfit, match="row 1"):
-        parse_statement({**row, **changed})
+        parse_statement({**row, **changes})

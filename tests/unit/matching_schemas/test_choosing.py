@@ -1,4 +1,4 @@
-"""What is made of evidence: the choice of pairs, confidences, feedback, a change of the schema."""
+"""Uses of evidence: the choice of pairs, confidences, feedback, and a schema change."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ from spark_jobs.matching.schemas.spec import Decision, SchemaMatchingSpec
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.specification import SpecInvalid
 
-weighed = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=20)
+weighted_pairs = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=20
+)
 
 
-@given(weighed, st.randoms())
-def test_each_element_is_chosen_once_whatever_the_order(
+@given(weighted_pairs, st.randoms())
+def test_each_element_is_chosen_once_in_any_order(
     pairs: list[tuple[int, int, int]], order: random.Random
 ) -> None:
     chosen = list(one_to_one((float(w), left, right) for w, left, right in pairs))
     assert len({left for left, _ in chosen}) == len(chosen) == len({right for _, right in chosen})
     shuffled = pairs.copy()
     order.shuffle(shuffled)
-    again = ((float(w), left, right) for w, left, right in shuffled)
-    assert list(one_to_one(again)) == chosen
-    for weight, left, right in pairs:  # what is left out lost against something as heavy
+    reordered = ((float(w), left, right) for w, left, right in shuffled)
+    assert list(one_to_one(reordered)) == chosen
+    for weight, left, right in pairs:  # a rejected pair lost against one with at least its weight
         weights = [w for w, a, b in pairs if (a, b) in chosen and (a == left or b == right)]
         assert max(weights) >= weight
 
 
-def test_without_decisions_bits_are_believed() -> None:
+def test_without_decisions_bits_are_taken_as_odds() -> None:
     assert Calibration.fit(()) == Calibration()
     assert Calibration().confidence(0) == 0.5
     assert Calibration().confidence(1) == pytest.approx(2 / 3)
     assert Calibration().confidence(-1e9) < Calibration().confidence(1e9) == 1
 
 
-def test_decisions_bend_the_curve_towards_what_people_say() -> None:
+def test_decisions_fit_the_curve_to_peoples_answers() -> None:
     source = random.Random(1)
     points = []
-    for _ in range(400):  # evidence that promises twice as much as it keeps
+    for _ in range(400):  # evidence with twice the bits that it deserves
         bits = source.uniform(-8, 8)
         points.append((bits, source.random() < Calibration(0.5, -1).confidence(bits)))
     learned = Calibration.fit(points)
@@ -59,11 +61,11 @@ def test_decisions_bend_the_curve_towards_what_people_say() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-60, 60), st.booleans()), max_size=30))
-def test_more_evidence_is_never_less_confidence(points: list[tuple[float, bool]]) -> None:
+def test_confidence_grows_with_evidence(points: list[tuple[float, bool]]) -> None:
     curve = Calibration.fit(points)
     confidences = [curve.confidence(bits) for bits in range(-60, 61)]
     assert confidences == sorted(confidences)
-    assert all(0 <= each <= 1 for each in confidences)
+    assert all(0 <= confidence <= 1 for confidence in confidences)
 
 
 def test_the_calibration_error_is_the_mean_gap_of_the_bins() -> None:
@@ -78,7 +80,7 @@ def decision(left: str, right: str, *, accepted: bool) -> Decision:
     return Decision(left=left, right=right, accepted=accepted)
 
 
-def test_words_in_which_accepted_names_differ_are_equal() -> None:
+def test_differing_words_of_accepted_names_are_equal() -> None:
     decisions = parse_decisions(
         [
             decision("customer_tel", "client.customer_phone", accepted=True),
@@ -87,8 +89,8 @@ def test_words_in_which_accepted_names_differ_are_equal() -> None:
         ],
         [{"id": "1", "left": "town", "right": "city", "accepted": "TRUE"}],
     )
-    stated = [(each.source, each.relation, each.target) for each in decisions.statements()]
-    assert stated == [("tel", Relation.EQUAL, "phone"), ("town", Relation.EQUAL, "city")]
+    statements = [(s.source, s.relation, s.target) for s in decisions.statements()]
+    assert statements == [("tel", Relation.EQUAL, "phone"), ("town", Relation.EQUAL, "city")]
 
 
 @pytest.mark.parametrize("value", [None, "yes", 2, "", []])
@@ -97,7 +99,7 @@ def test_a_decision_is_true_or_false(value: object) -> None:
         parse_decisions((), [{"id": "7", "left": "a", "right": "b", "accepted": value}])
 
 
-def test_the_mapping_adds_fields_and_says_what_it_cannot_do() -> None:
+def test_the_mapping_adds_fields_and_reports_skipped_ones() -> None:
     pairs = [("email", "mail"), ("name", "name"), ("town", "city"), ("9x", "age"), ("id", "key")]
     types = {"mail": "string", "name": "string", "city": "string", "town": "string"}
     assert field_mapping("customers", pairs, {**types, "age": "integer", "key": "string"}) == {
@@ -128,9 +130,9 @@ TABLE = {"table": {"class": "people"}}
         ({"decisions": [{"left": "a", "right": "b"}]}, "/decisions/0/accepted"),
     ],
 )
-def test_a_specification_is_refused_where_it_is_wrong(
+def test_an_invalid_specification_is_refused_with_its_location(
     changes: dict[str, object], pointer: str
 ) -> None:
-    with pytest.raises(SpecInvalid) as refused:
+    with pytest.raises(SpecInvalid) as error:
         SchemaMatchingSpec.parse({"left": TABLE, "right": TABLE, **changes})
-    assert refused.value.pointer == pointer
+    assert error.value.pointer == pointer

@@ -1,4 +1,4 @@
-"""JSON schemas and ontologies, sound and hostile."""
+"""JSON schemas and ontologies, valid and hostile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from spark_jobs.runner.port import InputUnfit
 
 
 def paths(schema: Any) -> dict[str, str]:
-    return {each.identifier: each.type for each in parse_json_schema(json.dumps(schema), "left")}
+    return {
+        element.identifier: element.type
+        for element in parse_json_schema(json.dumps(schema), "left")
+    }
 
 
 def test_properties_are_found_below_objects_items_variants_and_references() -> None:
@@ -40,7 +43,7 @@ def test_properties_are_found_below_objects_items_variants_and_references() -> N
     }
 
 
-def test_references_in_circles_and_to_elsewhere_end() -> None:
+def test_cyclic_and_external_references_terminate() -> None:
     schema = {
         "properties": {
             "next": {"$ref": "#"},
@@ -61,16 +64,19 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
         paths({"properties": {str(n): {} for n in range(4)}})
 
 
-@pytest.mark.timeout(60)  # its identifiers would have gigabytes
-def test_names_that_lead_to_a_property_are_bounded_together() -> None:
-    below: dict[str, Any] = {"properties": {str(n): {} for n in range(1_500)}}
-    for deep in ({"x" * 3_000_000: below}, {"x" * 600: {"properties": {"y" * 600: below}}}):
+@pytest.mark.timeout(60)  # its identifiers would take gigabytes
+def test_the_length_of_a_propertys_path_is_bounded() -> None:
+    properties: dict[str, Any] = {"properties": {str(n): {} for n in range(1_500)}}
+    for nested in (
+        {"x" * 3_000_000: properties},
+        {"x" * 600: {"properties": {"y" * 600: properties}}},
+    ):
         with pytest.raises(InputUnfit, match=r"left: the names .* 1,000 characters at most"):
-            paths({"properties": deep})
-    assert len(paths({"properties": {"x" * 996: below}})) == 1_501
+            paths({"properties": nested})
+    assert len(paths({"properties": {"x" * 996: properties}})) == 1_501
 
 
-def test_an_identifier_is_one_text_for_all_candidates() -> None:
+def test_an_identifier_is_one_string_object() -> None:
     (element, _) = parse_json_schema('{"properties": {"a": {"properties": {"b": {}}}}}', "left")[
         ::-1
     ]
@@ -78,15 +84,15 @@ def test_an_identifier_is_one_text_for_all_candidates() -> None:
     assert element.identifier is element.identifier
 
 
-def test_what_is_no_type_of_json_is_none() -> None:
-    """Candidates of equal types say so: a text of any length would be in each of them."""
+def test_invalid_json_types_are_ignored() -> None:
+    """Candidates of equal types name the type, so each would contain a text of any length."""
     types: dict[str, Any] = {"a": "x" * 1_000, "b": ["x" * 1_000, "null"], "c": "string", "d": {}}
     schema = {"properties": {name: {"type": type_} for name, type_ in types.items()}}
     assert paths(schema) == {"a": "", "b": "", "c": "string", "d": ""}
 
 
 def chained(count: int, link: Callable[[Any], Any]) -> dict[str, Any]:
-    """A schema of definitions, each of which refers to the next one."""
+    """Return a schema whose definitions each refer to the next."""
     definitions = {f"d{n}": link({"$ref": f"#/definitions/d{n + 1}"}) for n in range(count)}
     return {"definitions": definitions, "anyOf": [{"$ref": "#/definitions/d0"}]}
 
@@ -106,7 +112,7 @@ LONG = "#" + "/x" * 100_000
     ],
     ids=["doubled", "doubled by items", "long", "wide", "a long name"],
 )
-def test_references_that_would_be_followed_for_ever_are_refused(schema: Any) -> None:
+def test_references_that_expand_without_bound_are_refused(schema: Any) -> None:
     with pytest.raises(InputUnfit, match="references"):
         paths({"properties": {"a": {}}, **schema})
 
@@ -127,7 +133,7 @@ def test_the_first_of_several_types_counts() -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_what_is_no_json_schema_is_refused(text: str, reason: str) -> None:
+def test_invalid_json_schemas_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputUnfit, match=reason):
         parse_json_schema(text, "left")
 
@@ -151,7 +157,7 @@ OWL = """<?xml version="1.0"?>{doctype}
 </rdf:RDF>"""
 
 
-def test_skos_has_labels_in_any_script_and_may_be_cyclic() -> None:
+def test_skos_has_labels_in_any_script_and_can_be_cyclic() -> None:
     concepts = parse_ontology(SKOS, "left")
     assert concepts["urn:x:cat"].labels == ("Katze", "кошка")
     assert concepts["urn:x:cat"].preferred == 1
@@ -159,8 +165,8 @@ def test_skos_has_labels_in_any_script_and_may_be_cyclic() -> None:
     assert concepts["urn:x:pet"].parents == ["urn:x:cat"]
 
 
-def test_labels_that_are_compared_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of all concepts together: the work grows with their square."""
+def test_the_number_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound covers all concepts: the work grows with the square of their labels."""
     concepts = parse_ontology(SKOS, "left")
     assert check_labels(concepts, "left") == 3
     monkeypatch.setattr(ontologies, "MAX_COMPARED", 2)
@@ -180,7 +186,7 @@ NESTED = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
 
 
 @pytest.mark.parametrize(
-    "declared",
+    "declaration",
     [
         '<!ENTITY x SYSTEM "file:///etc/passwd">',
         '<!ENTITY x PUBLIC "-" "http://127.0.0.1:9/x">',
@@ -188,13 +194,13 @@ NESTED = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
         f'<!ENTITY e0 "aaaaaaaaaa">{NESTED}<!ENTITY x "&e11;">',
     ],
 )
-def test_entities_that_are_external_or_refer_to_others_are_refused(declared: str) -> None:
-    document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x;")
+def test_external_and_nested_entities_are_refused(declaration: str) -> None:
+    document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declaration}]>", label="&x;")
     with pytest.raises(InputUnfit, match="refer to no other"):
         parse_ontology(document, "left")
 
 
-def test_entities_that_stand_for_a_text_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entities_for_a_text_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     document = OWL.format(doctype="<!DOCTYPE rdf:RDF [<!ENTITY x 'Hand'>]>", label="&x;")
     assert parse_ontology(document, "left")["urn:x#hand"].labels == ("Hand",)
     monkeypatch.setattr(ontologies, "MAX_TEXT", len(document) + 3)
@@ -202,10 +208,10 @@ def test_entities_that_stand_for_a_text_are_read(monkeypatch: pytest.MonkeyPatch
         parse_ontology(document, "left")
 
 
-def test_entities_are_counted_once_for_all() -> None:
+def test_the_number_of_entities_is_bounded() -> None:
     def document(count: int) -> str:
-        declared = "".join(f"<!ENTITY x{n} 'Hand'>" for n in range(count))
-        return OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x0;&x7;")
+        declarations = "".join(f"<!ENTITY x{n} 'Hand'>" for n in range(count))
+        return OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declarations}]>", label="&x0;&x7;")
 
     concepts = parse_ontology(document(ontologies.MAX_ENTITIES), "left")
     assert concepts["urn:x#hand"].labels == ("HandHand",)
@@ -213,9 +219,9 @@ def test_entities_are_counted_once_for_all() -> None:
         parse_ontology(document(ontologies.MAX_ENTITIES + 1), "left")
 
 
-def test_what_each_entity_stands_for_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = "<!ENTITY x 'Hand'><!ENTITY xy 'Foot and hand'>"
-    document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x;&xy;&x;&amp;")
+def test_expanded_entities_count_towards_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    declarations = "<!ENTITY x 'Hand'><!ENTITY xy 'Foot and hand'>"
+    document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declarations}]>", label="&x;&xy;&x;&amp;")
     monkeypatch.setattr(ontologies, "MAX_TEXT", len(document) + 2 * 4 + 13)
     assert parse_ontology(document, "left")["urn:x#hand"].labels == ("HandFoot and handHand&",)
     monkeypatch.setattr(ontologies, "MAX_TEXT", len(document) + 2 * 4 + 12)
@@ -232,7 +238,7 @@ def test_what_each_entity_stands_for_is_added(monkeypatch: pytest.MonkeyPatch) -
         ('{"@context": "http://127.0.0.1:9/x"}', "JSON-LD is not read"),
     ],
 )
-def test_what_is_no_ontology_is_refused(text: str, reason: str) -> None:
+def test_invalid_ontologies_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputUnfit, match=reason):
         parse_ontology(text, "left")
 
@@ -241,7 +247,7 @@ DEFAULTS = '<!DOCTYPE rdf:RDF [<!ATTLIST owl:Class rdfs:comment CDATA "Hand">]>'
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-7"])
-def test_attributes_that_each_element_would_be_given_are_refused(encoding: str) -> None:
+def test_default_attributes_of_elements_are_refused(encoding: str) -> None:
     document = OWL.format(doctype=DEFAULTS, label="Hand")
     with pytest.raises(InputUnfit, match="declares attributes"):
         parse_ontology(document.replace('"1.0"', f'"1.0" encoding="{encoding}"'), "left")
@@ -267,7 +273,7 @@ LONG_IRI = "x" * 1_000
         (CLASSES, '<owl:Class rdf:about="urn:{n}"><x:a>1</x:a></owl:Class>'),
     ],
 )
-def test_what_prefixes_and_bases_make_of_a_short_text_is_bounded(
+def test_the_expansion_of_prefixes_and_bases_is_bounded(
     monkeypatch: pytest.MonkeyPatch, form: str, statement: str
 ) -> None:
     monkeypatch.setattr(ontologies, "MAX_TERMS", 40_000)
@@ -277,7 +283,7 @@ def test_what_prefixes_and_bases_make_of_a_short_text_is_bounded(
         parse_ontology(form.format(f"urn:{LONG_IRI}:", f"http://x/{LONG_IRI}/", statements), "left")
 
 
-def test_a_number_is_not_written_out() -> None:
+def test_a_number_is_not_expanded() -> None:
     number = '"1E5000"^^<http://www.w3.org/2001/XMLSchema#decimal>'
     document = f"{SKOS} :pet skos:altLabel {number} ."
     assert parse_ontology(document, "left")["urn:x:pet"].labels == ("Haustier", "1E5000")

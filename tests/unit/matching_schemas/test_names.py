@@ -30,27 +30,29 @@ def test_words(text: str, words: tuple[str, ...]) -> None:
 
 
 def best(right: list[str], background: Background | None = None) -> dict[str, str]:
-    """The name of the left that each of the right is most evidently a form of."""
-    left, others = names_of(LEFT), names_of(right)
-    vocabulary = Vocabulary(left, others, background)
+    """Return, for each right name, the left name with the most evidence."""
+    left, right_names = names_of(LEFT), names_of(right)
+    vocabulary = Vocabulary(left, right_names, background)
     return {
-        other.text: max(left, key=lambda each: name_evidence(each, other, vocabulary).bits).text
-        for other in others
+        right_name.text: max(
+            left, key=lambda name: name_evidence(name, right_name, vocabulary).bits
+        ).text
+        for right_name in right_names
     }
 
 
-def test_abbreviations_and_spellings_are_found() -> None:
+def test_abbreviations_and_spellings_are_recognised() -> None:
     right = ["CustID", "FstNm", "lname", "STRT", "postcode", "DOB"]
     assert best(right) == dict(zip(right, LEFT, strict=True))
 
 
-def test_a_prefix_that_all_names_have_is_that_of_their_table() -> None:
+def test_a_common_prefix_of_all_names_is_ignored() -> None:
     right = ["crm_cid", "crm_fname", "crm_lname", "crm_str", "crm_pc", "crm_dob"]
     assert best(right) == dict(zip(right, LEFT, strict=True))
     assert names_of(["crm_a", "b"])[0].words == ("crm", "a")
 
 
-def test_equal_names_say_more_than_longer_ones() -> None:
+def test_equal_names_are_stronger_evidence_than_longer_ones() -> None:
     left = names_of(["name", "name_of_firm", "x"])
     vocabulary = Vocabulary(left, left)
     equal, longer = (name_evidence(left[0], other, vocabulary) for other in left[:2])
@@ -58,7 +60,7 @@ def test_equal_names_say_more_than_longer_ones() -> None:
     assert equal.reason == "the names are equal"
 
 
-def test_letters_that_nothing_explains_are_evidence_against() -> None:
+def test_unexplained_letters_are_evidence_against_a_pair() -> None:
     names = names_of(["street", "xyzzy"])
     assert name_evidence(names[0], names[1], Vocabulary(names, names)).bits < 0
 
@@ -69,10 +71,10 @@ def test_equal_words_of_the_background_count_as_equal() -> None:
     assert best(road, background)["road"] == "street"
     left, right = names_of(LEFT), names_of(road)
     vocabularies = (Vocabulary(left, right), Vocabulary(left, right, background))
-    without, stated = (name_evidence(left[3], right[0], each).bits for each in vocabularies)
-    assert without < 0 < stated
+    bits, bits_with_background = (name_evidence(left[3], right[0], v).bits for v in vocabularies)
+    assert bits < 0 < bits_with_background
 
 
-def test_names_without_words_say_nothing() -> None:
+def test_names_without_words_are_no_evidence() -> None:
     names = names_of(["---", "street"])
     assert name_evidence(names[0], names[1], Vocabulary(names, names)).bits == 0

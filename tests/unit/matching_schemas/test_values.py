@@ -1,4 +1,4 @@
-"""Values of columns: samples, profiles, and what they say."""
+"""Values of columns: samples, profiles, and evidence."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from spark_jobs.matching.schemas.values import ValueWeights, value_evidence
 
 
 def element(name: str, values: Iterable[str], type_: str = "string") -> Element:
-    counted = Counter(values)
-    return Element((name,), type_, profile_of(counted.total(), counted.total(), counted))
+    counts = Counter(values)
+    return Element((name,), type_, profile_of(counts.total(), counts.total(), counts))
 
 
 def bits(left: Element, right: Element, *others: Element) -> float:
-    profiles = [each.profile for each in (left, right, *others) if each.profile is not None]
+    profiles = [e.profile for e in (left, right, *others) if e.profile is not None]
     return value_evidence(left, right, ValueWeights(profiles)).bits
 
 
@@ -34,14 +34,14 @@ BIRTHDAYS = element("birth", [f"19{n}-11-30" for n in range(50, 70)])
 SUMS = element("sum", [f"{n}.50" for n in range(900, 950)])
 
 
-def test_values_of_one_kind_are_nearer_than_others() -> None:
-    everything = (CITIES, TOWNS, BORN, BIRTHDAYS, SUMS)
-    assert bits(CITIES, TOWNS, *everything) > bits(CITIES, BIRTHDAYS, *everything)
-    assert bits(BORN, BIRTHDAYS, *everything) > bits(BORN, TOWNS, *everything)
-    assert bits(SUMS, BIRTHDAYS, *everything) < 0
+def test_values_of_one_kind_are_more_similar() -> None:
+    columns = (CITIES, TOWNS, BORN, BIRTHDAYS, SUMS)
+    assert bits(CITIES, TOWNS, *columns) > bits(CITIES, BIRTHDAYS, *columns)
+    assert bits(BORN, BIRTHDAYS, *columns) > bits(BORN, TOWNS, *columns)
+    assert bits(SUMS, BIRTHDAYS, *columns) < 0
 
 
-def test_values_that_all_columns_have_say_less_than_rare_ones() -> None:
+def test_common_values_are_weaker_evidence_than_rare_ones() -> None:
     flags = [element(f"f{n}", ["0", "1"]) for n in range(8)]
     rare = element("code", ["zq", "zr"]), element("kind", ["zq", "zr"])
     assert bits(flags[0], flags[1], *flags) < bits(*rare, *flags)
@@ -59,30 +59,30 @@ def test_columns_without_values_are_compared_by_type() -> None:
 def test_odd_texts_give_a_finite_profile(text: str) -> None:
     profile = profile_of(1, 1, {text: 1})
     assert profile.present == 1
-    assert all(abs(each) < 1e3 for each in profile.quantiles)
+    assert all(abs(quantile) < 1e3 for quantile in profile.quantiles)
 
 
 values = st.lists(st.one_of(st.none(), st.sampled_from("abcdefghij")), max_size=40)
 
 
 @given(values, values)
-def test_samples_of_parts_merge_into_that_of_the_table(
+def test_samples_of_partitions_merge_into_the_tables_sample(
     first: list[str | None], second: list[str | None]
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sampling, "VALUES", 3)
-        whole = kept(first + second)
+        expected = sample_of(first + second)
         merged: Counter[tuple[int, str]] = Counter()
         for part in (first, second):
-            merged.update(kept(part))
-    least = sorted(merged)[:3]
-    assert {key: merged[key] for key in least} == whole
+            merged.update(sample_of(part))
+    smallest = sorted(merged)[:3]
+    assert {key: merged[key] for key in smallest} == expected
 
 
-def kept(texts: list[str | None]) -> dict[tuple[int, str], int]:
+def sample_of(texts: list[str | None]) -> dict[tuple[int, str], int]:
     part = _Part("column")
-    for at in range(0, len(texts), 4):
-        part.add(pa.array(texts[at : at + 4], pa.string()))
+    for start in range(0, len(texts), 4):
+        part.add(pa.array(texts[start : start + 4], pa.string()))
     rows = part.batch().to_pylist()
     totals = rows.pop(0)
     assert (totals["rows"], totals["count"]) == (len(texts), sum(t is not None for t in texts))

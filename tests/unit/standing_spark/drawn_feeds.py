@@ -1,4 +1,4 @@
-"""Random feeds and plans: skewed, out of order, late, with values of all JSON's scalars."""
+"""Random feeds and plans: skewed, out of order and late, with scalars of all JSON types."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mediator.standing.model import Workload
 from mediator.standing.planning import Mode, Plan, PlanOptions, make_plans
 from mediator.standing.state import StreamTuple
 from tests.unit.standing.papers_queries import document, query, workload
-from tests.unit.standing_spark.in_process import Fed
+from tests.unit.standing_spark.in_process import PositionedTuple
 
-__all__ = ["LATENESS_S", "RETENTION_S", "STREAMS", "drawn_batch", "drawn_plan", "workload_of"]
+__all__ = ["LATENESS_S", "RETENTION_S", "STREAMS", "random_batch", "random_plan", "workload_of"]
 
 RETENTION_S: Final = 5.0
 LATENESS_S: Final = 2.0
@@ -33,12 +33,14 @@ _DELAYS: Final = (0.25, 0.25, 0.5, 1.0, -0.5, -1.5, -4.0, 0.0)
 
 
 def workload_of(names: list[str], draw: Random, parallelism: int) -> Workload:
-    streams = {name: {**of, "rate": draw.choice([1, 10, 100])} for name, of in STREAMS.items()}
+    streams = {
+        name: {**stream, "rate": draw.choice([1, 10, 100])} for name, stream in STREAMS.items()
+    }
     queries = {name: QUERIES[name] for name in names}
     return workload({"streams": streams, "queries": queries, "parallelism": parallelism})
 
 
-def drawn_plan(draw: Random, parallelism: int) -> Plan:
+def random_plan(draw: Random, parallelism: int) -> Plan:
     names = draw.sample(sorted(QUERIES), draw.randrange(1, 4))
     options = PlanOptions(draw.random() < 0.6, draw.random() < 0.4)
     mode: Mode = "greedy" if draw.random() < 0.3 else "shared"
@@ -46,8 +48,8 @@ def drawn_plan(draw: Random, parallelism: int) -> Plan:
     return plan
 
 
-def drawn_batch(draw: Random, first: int, now_s: float) -> Iterator[Fed]:
-    """Draw tuples with positions from a first one on; some tuples share theirs with another one."""
+def random_batch(draw: Random, first: int, now_s: float) -> Iterator[PositionedTuple]:
+    """Draw tuples with positions from `first` on; some tuples of other streams share a position."""
     streams = draw.choice(["RSTU", "SSST", "RSTU", "TUU"])
     for number in range(first, first + draw.randrange(10)):
         now_s += 0.2
@@ -56,5 +58,7 @@ def drawn_batch(draw: Random, first: int, now_s: float) -> Iterator[Fed]:
             values = {name: draw.choice(_VALUES[: draw.choice([3, 14])]) for name in "abc"}
             if draw.random() < 0.1:
                 del values["b"]
-            known = {at: values[at] for at in STREAMS[stream]["attributes"] if at in values}
-            yield number, StreamTuple(stream, time_s, known)
+            attributes = {
+                name: values[name] for name in STREAMS[stream]["attributes"] if name in values
+            }
+            yield number, StreamTuple(stream, time_s, attributes)

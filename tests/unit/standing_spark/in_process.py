@@ -1,4 +1,4 @@
-"""Executes the work of batches without Spark: the same tasks, with a list for each exchange."""
+"""Executes batches without Spark: the same tasks, with a list in place of each exchange."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
 from tests.unit.standing.papers_queries import workload
 
-Fed = tuple[int, StreamTuple]
-"""A tuple with its feed position."""
+PositionedTuple = tuple[int, StreamTuple]
+"""A tuple and its feed position."""
 
 
 def plan_of(document: dict[str, Any], **options: Any) -> Plan:
@@ -35,7 +35,7 @@ class InProcess:
     """Standing queries over a directory.
 
     Args:
-        draw: In which order tuples and chunks arrive at tasks, which nothing may depend on.
+        draw: Shuffles the tuples and chunks that arrive at tasks; results must not depend on it.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class InProcess:
         self.joins = SharedJoins(StateDirectory(path), plan, retention_s, lateness_s)
         self._draw = draw or Random(1)
 
-    def feed(self, batch: int, tuples: Sequence[Fed]) -> Commit:
+    def feed(self, batch: int, tuples: Sequence[PositionedTuple]) -> Commit:
         rows = list(tuples)
         self._draw.shuffle(rows)
         halves = [_batch(rows[::2]), _batch(rows[1::2])]
 
         def over_tuples(work: Work) -> Report:
-            chunks = [each for half in halves for each in read(work, [half])]
+            chunks = [chunk for half in halves for chunk in read(work, [half])]
             return self._levels(work, chunks)
 
         def over_history(work: Work) -> Report:
@@ -66,12 +66,12 @@ class InProcess:
 
     def _levels(self, work: Work, chunks: Iterable[pa.RecordBatch]) -> Report:
         for level in range(1, work.hops.levels + 1):
-            chunks = self._exchanged(work, level, list(chunks))
-        whole = pa.Table.from_batches(list(chunks), CHUNKS)
-        assert set(whole.column("level").to_pylist()) <= {REPORTS}
-        return Report.total(whole.column("rows").to_pylist())
+            chunks = self._exchange(work, level, list(chunks))
+        reports = pa.Table.from_batches(list(chunks), CHUNKS)
+        assert set(reports.column("level").to_pylist()) <= {REPORTS}
+        return Report.total(reports.column("rows").to_pylist())
 
-    def _exchanged(
+    def _exchange(
         self, work: Work, level: int, chunks: list[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(chunks, CHUNKS)
@@ -79,22 +79,24 @@ class InProcess:
         self._draw.shuffle(order)
         table = table.take(pa.array(order, pa.int64()))
         for group in range(work.parallelism):
-            mine = table.filter(pc.equal(table.column("group"), group))
-            yield from execute(work, level, mine.to_batches())
+            group_chunks = table.filter(pc.equal(table.column("group"), group))
+            yield from execute(work, level, group_chunks.to_batches())
 
 
 def results_in(path: Path, batch: int | None = None) -> list[dict[str, Any]]:
-    """Read what is committed, of one batch or of all."""
+    """Read the committed results of one batch or of all batches."""
     pattern = "batch=*" if batch is None else f"batch={batch}"
     files = sorted((path / "results").glob(f"{pattern}/*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
 
-def _batch(rows: Sequence[Fed]) -> pa.RecordBatch:
+def _batch(rows: Sequence[PositionedTuple]) -> pa.RecordBatch:
     columns = {
-        "stream": pa.array([each.stream for _, each in rows], pa.string()),
+        "stream": pa.array([tuple_.stream for _, tuple_ in rows], pa.string()),
         "number": pa.array([number for number, _ in rows], pa.int64()),
-        "time_s": pa.array([float(each.time_s) for _, each in rows], pa.float64()),
-        "values": pa.array([orjson.dumps(each.values).decode() for _, each in rows], pa.string()),
+        "time_s": pa.array([float(tuple_.time_s) for _, tuple_ in rows], pa.float64()),
+        "values": pa.array(
+            [orjson.dumps(tuple_.values).decode() for _, tuple_ in rows], pa.string()
+        ),
     }
     return pa.record_batch(columns)

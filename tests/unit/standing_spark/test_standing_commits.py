@@ -1,4 +1,4 @@
-"""Commits: a batch and its results, exactly once, whatever happens in between."""
+"""Commits: each batch and its results are committed exactly once, despite any failure."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from spark_jobs.standing import tasks
 from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory
 from spark_jobs.standing.segments import read_segment
 from tests.unit.standing.papers_queries import EXAMPLE_1, document
-from tests.unit.standing_spark.in_process import Fed, InProcess, plan_of, results_in
+from tests.unit.standing_spark.in_process import InProcess, PositionedTuple, plan_of, results_in
 
 PAIR = document({"R": "a", "S": "a"}, parallelism=2)
-LETTERS = {"R": "a", "S": "ab", "T": "bc", "U": "c"}
+ATTRIBUTES = {"R": "a", "S": "ab", "T": "bc", "U": "c"}
 
 
-def batch_of(number: int, streams: str = "RS", step_s: float = 0.25) -> list[Fed]:
+def batch_of(number: int, streams: str = "RS", step_s: float = 0.25) -> list[PositionedTuple]:
     return [
-        (4 * number + at, StreamTuple(name, number * step_s, dict.fromkeys(LETTERS[name], 1)))
-        for at, name in enumerate(streams)
+        (4 * number + n, StreamTuple(name, number * step_s, dict.fromkeys(ATTRIBUTES[name], 1)))
+        for n, name in enumerate(streams)
     ]
 
 
@@ -43,23 +43,23 @@ def rows(path: Path) -> list[bytes]:
 
 
 @contextmanager
-def elsewhere(directory: StateDirectory) -> Iterator[None]:
-    """Lock a directory as on another machine, which does not see the locks of this one."""
+def locked_elsewhere(directory: StateDirectory) -> Iterator[None]:
+    """Lock a directory like another machine that does not see this machine's locks."""
     (directory.root / "lock").unlink(missing_ok=True)
     with directory.locked():
         yield
 
 
-def test_a_batch_that_is_repeated_is_not_executed_again(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_not_executed_twice(tmp_path: Path) -> None:
     running = InProcess(tmp_path, plan_of(PAIR))
     running.feed(0, batch_of(0))
     expected, commit = rows(tmp_path), running.feed(1, batch_of(1))
-    again = InProcess(tmp_path, plan_of(PAIR)).feed(1, batch_of(1))
-    assert again == commit
+    repeated = InProcess(tmp_path, plan_of(PAIR)).feed(1, batch_of(1))
+    assert repeated == commit
     assert len(expected) < len(rows(tmp_path)) == commit.results
 
 
-def test_a_batch_out_of_turn_is_refused(tmp_path: Path) -> None:
+def test_a_batch_out_of_order_is_refused(tmp_path: Path) -> None:
     running = InProcess(tmp_path, plan_of(PAIR))
     running.feed(0, batch_of(0))
     running.feed(1, batch_of(1))
@@ -82,10 +82,10 @@ def test_one_process_at_a_time_executes(tmp_path: Path) -> None:
         pass
 
 
-def test_of_two_executions_of_a_batch_one_is_committed(tmp_path: Path) -> None:
-    """The first one began before, on a machine with a lock of its own."""
+def test_only_one_of_two_executions_of_a_batch_is_committed(tmp_path: Path) -> None:
+    """The first one started earlier, on a machine with a separate lock."""
     first, second = StateDirectory(tmp_path), StateDirectory(tmp_path)
-    with first.locked(), elsewhere(second):
+    with first.locked(), locked_elsewhere(second):
         for attempt in range(5):
             second.commit(Commit(attempt, "second"), Commit(attempt - 1, "second"))
             with pytest.raises(StateMismatch, match="another process has taken over"):
@@ -93,7 +93,7 @@ def test_of_two_executions_of_a_batch_one_is_committed(tmp_path: Path) -> None:
             assert second.latest() == Commit(attempt, "second")
 
 
-def test_what_a_process_has_written_is_not_committed_after_another_has_removed_it(
+def test_files_that_another_process_has_removed_are_not_committed(
     tmp_path: Path,
 ) -> None:
     first, second = StateDirectory(tmp_path), StateDirectory(tmp_path)
@@ -101,20 +101,20 @@ def test_what_a_process_has_written_is_not_committed_after_another_has_removed_i
         for folder in (first.kept, first.staging(0, "first")):
             folder.mkdir(parents=True)
             (folder / "rows").touch()
-        with elsewhere(second):
+        with locked_elsewhere(second):
             assert not list(first.kept.iterdir())
             with pytest.raises(StateMismatch, match="another process has taken over"):
                 first.commit(Commit(0, "first", has_results=True), Commit())
             assert second.latest() == Commit()
 
 
-def test_results_that_are_gone_when_they_are_committed_are_missed(tmp_path: Path) -> None:
+def test_a_commit_without_its_results_is_refused(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path)
     with directory.locked(), pytest.raises(StateMismatch, match="results of batch 0 are missing"):
         directory.commit(Commit(0, "one", has_results=True), Commit())
 
 
-def test_results_that_were_published_may_be_removed(tmp_path: Path) -> None:
+def test_published_results_can_be_removed(tmp_path: Path) -> None:
     running = InProcess(tmp_path, plan_of(PAIR))
     running.feed(0, batch_of(0))
     running.joins.directory.publish(running.joins.directory.latest())
@@ -122,20 +122,20 @@ def test_results_that_were_published_may_be_removed(tmp_path: Path) -> None:
     assert running.feed(1, batch_of(1)).batch == 1
 
 
-def test_results_that_a_commit_has_are_published_by_the_next_process(
+def test_committed_results_are_published_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = InProcess(tmp_path, plan_of(PAIR))
-    published = StateDirectory.publish
+    publish = StateDirectory.publish
 
-    def killed(directory: StateDirectory, commit: Commit) -> None:
+    def kill(directory: StateDirectory, commit: Commit) -> None:
         if commit.batch == 1:
             raise KeyboardInterrupt
-        published(directory, commit)
+        publish(directory, commit)
 
     running.feed(0, batch_of(0))
     with monkeypatch.context() as patched:
-        patched.setattr(StateDirectory, "publish", killed)
+        patched.setattr(StateDirectory, "publish", kill)
         with pytest.raises(KeyboardInterrupt):
             running.feed(1, batch_of(1))
     assert len(rows(tmp_path)) == 1
@@ -155,54 +155,54 @@ def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
         read_segment(segment)
 
 
-def test_a_plan_goes_on_in_the_next_process(tmp_path: Path) -> None:
+def test_a_plan_continues_in_the_next_process(tmp_path: Path) -> None:
     for number in range(6):
         running = InProcess(tmp_path, plan(materialise=True))
         commit = running.feed(number, batch_of(number, "RSTU"))
-    whole = InProcess(tmp_path / "whole", plan(materialise=True))
+    uninterrupted = InProcess(tmp_path / "whole", plan(materialise=True))
     for number in range(6):
-        expected = whole.feed(number, batch_of(number, "RSTU"))
+        expected = uninterrupted.feed(number, batch_of(number, "RSTU"))
     assert rows(tmp_path) == rows(tmp_path / "whole")
     assert (commit.sent, commit.rows) == (expected.sent, expected.rows)
 
 
-def test_a_batch_that_is_repeated_writes_the_same_bytes(tmp_path: Path) -> None:
-    written = []
+def test_a_repeated_batch_writes_the_same_bytes(tmp_path: Path) -> None:
+    contents = []
     for seed in (1, 2):
         path = tmp_path / str(seed)
         running = InProcess(path, plan(materialise=True), draw=Random(seed))
         for number in range(3):
             running.feed(number, batch_of(number, "RSTUTSR"))
-        files = sorted(each for each in path.rglob("*") if each.suffix in (".arrow", ".parquet"))
-        written.append([each.read_bytes() for each in files])
-    assert written[0] == written[1]
+        files = sorted(file for file in path.rglob("*") if file.suffix in (".arrow", ".parquet"))
+        contents.append([file.read_bytes() for file in files])
+    assert contents[0] == contents[1]
 
 
 def test_files_are_merged_and_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_FAN", 2)
     running = InProcess(tmp_path, plan_of(PAIR), retention_s=1)
-    files = []
+    file_counts = []
     for number in range(60):
         commit = running.feed(number, batch_of(number, step_s=1 / 16))
-        there = {str(at.relative_to(tmp_path)) for at in tmp_path.glob("state/**/*.arrow")}
-        assert there == commit.files
-        files.append(len(there))
-    # Five epochs or six of five batches each, in two stores: not merged they were more.
-    assert max(files[30:]) <= max(files[:30]) <= 36
-    assert any(each.tier > 0 for epoch in commit.epochs for each in epoch.segments)
+        paths = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("state/**/*.arrow")}
+        assert paths == commit.files
+        file_counts.append(len(paths))
+    # Five or six epochs of five batches each, in two stores: without merges there are more.
+    assert max(file_counts[30:]) <= max(file_counts[:30]) <= 36
+    assert any(segment.tier > 0 for epoch in commit.epochs for segment in epoch.segments)
     assert commit.results == sum(min(number, 16) * 2 + 1 for number in range(60))
     assert len(list((tmp_path / "commits").iterdir())) <= 2
     assert not list((tmp_path / "staging").iterdir())
 
 
-def test_a_disk_that_is_full_leaves_the_last_commit(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_last_commit(tmp_path: Path) -> None:
     running = InProcess(tmp_path, plan_of(PAIR))
     running.feed(0, batch_of(0))
     before, expected = running.joins.directory.latest(), rows(tmp_path)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The last commit can be written once more, and no file of the batch.
-    size = max(each.stat().st_size for each in (tmp_path / "commits").iterdir())
-    assert size < min((tmp_path / each).stat().st_size for each in before.files)
+    # There is space for the last commit, but for no file of the batch.
+    size = max(file.stat().st_size for file in (tmp_path / "commits").iterdir())
+    assert size < min((tmp_path / name).stat().st_size for name in before.files)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
@@ -212,7 +212,7 @@ def test_a_disk_that_is_full_leaves_the_last_commit(tmp_path: Path) -> None:
     assert running.joins.directory.latest() == before
     assert rows(tmp_path) == expected
     assert running.feed(1, batch_of(1)).batch == 1
-    assert {str(at.relative_to(tmp_path)) for at in tmp_path.glob("state/**/*.arrow")} == (
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.glob("state/**/*.arrow")} == (
         running.joins.directory.latest().files
     )
 
@@ -226,53 +226,53 @@ def plan(*, materialise: bool) -> Plan:
 
 
 def execute(path: Path, batches: int) -> None:
-    """Go on with what is left; the plan changes once."""
+    """Execute the remaining batches; the plan changes once."""
     first = StateDirectory(path).latest().batch + 1
     for number in range(first, batches):
         running = InProcess(path, plan(materialise=number >= 1), retention_s=1)
         running.feed(number, batch_of(number, "RSTU"))
 
 
-def killed() -> None:
+def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def interrupted_at(step: int, work: Callable[[], None], interrupt: Callable[[], None]) -> bool:
-    """Execute something in a process that is interrupted before it changes or lists files.
+    """Execute work in a process that is interrupted before it changes or lists files.
 
     Args:
-        step: Before which change or list.
+        step: The number of the change or listing to interrupt.
 
     Returns:
-        Whether it has made so many.
+        Whether the work reached that step.
     """
     child = os.fork()
     if child == 0:
-        left = step
+        remaining = step
 
         def count(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal left
+            nonlocal remaining
             if event in STEPS or (event == "open" and arguments[1] in ("wb", "w")):
-                left -= 1
-                if left == 0:
+                remaining -= 1
+                if remaining == 0:
                     interrupt()
 
         sys.addaudithook(count)
         try:
             work()
-        except BaseException:  # noqa: BLE001 - the process must not go on with pytest
+        except BaseException:  # noqa: BLE001 - the process must not continue pytest
             traceback.print_exc()
             os._exit(1)
-        os._exit(2 if left <= 0 else 0)
+        os._exit(2 if remaining <= 0 else 0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) != 1
     return os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 2
 
 
-def test_a_process_may_be_killed_at_any_time(tmp_path: Path) -> None:
+def test_a_process_can_be_killed_at_any_time(tmp_path: Path) -> None:
     execute(tmp_path / "whole", 3)
     step, path = 1, tmp_path / "1"
-    while interrupted_at(step, partial(execute, path, 3), killed):
+    while interrupted_at(step, partial(execute, path, 3), kill):
         execute(path, 3)
         check_same(path, tmp_path / "whole")
         step += 17
@@ -280,20 +280,20 @@ def test_a_process_may_be_killed_at_any_time(tmp_path: Path) -> None:
     assert step > 60
 
 
-def test_another_process_may_take_over_at_any_time(tmp_path: Path) -> None:
-    """It executes everything where the lock is not seen; then the first one goes on."""
+def test_another_process_can_take_over_at_any_time(tmp_path: Path) -> None:
+    """It does not see the lock and executes everything; then the first one continues."""
     execute(tmp_path / "whole", 3)
     step, path = 1, tmp_path / "1"
 
-    def replaced() -> None:
+    def take_over() -> None:
         (path / "lock").unlink(missing_ok=True)
         execute(path, 3)
 
-    def replaced_later() -> None:
+    def run_first() -> None:
         with suppress(StateMismatch, OSError):
             execute(path, 3)
 
-    while interrupted_at(step, replaced_later, replaced):
+    while interrupted_at(step, run_first, take_over):
         with StateDirectory(path).locked():
             pass
         check_same(path, tmp_path / "whole")
@@ -302,29 +302,29 @@ def test_another_process_may_take_over_at_any_time(tmp_path: Path) -> None:
     assert step > 60
 
 
-def test_another_process_may_take_over_while_one_takes_over(tmp_path: Path) -> None:
+def test_another_process_can_take_over_during_a_takeover(tmp_path: Path) -> None:
     epoch = Epoch(0, 0.0, (), (Segment(0, 0, "state/0/new", 1, 0),))
     commit = Commit(0, "second", epochs=(epoch,), has_results=True)
     step, path = 1, tmp_path / "1"
 
-    def leave(*files: Path) -> None:
+    def touch(*files: Path) -> None:
         for file in files:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
 
-    def begin() -> None:
+    def start() -> None:
         directory = StateDirectory(path)
-        leave(path / "state/0/old", directory.staging(0, "old") / "rows", path / "commits/.old")
+        touch(path / "state/0/old", directory.staging(0, "old") / "rows", path / "commits/.old")
         with directory.locked():
             pass
 
-    def replaced() -> None:
+    def take_over() -> None:
         directory = StateDirectory(path)
-        with elsewhere(directory):
-            leave(path / "state/0/new", directory.staging(0, "second") / "rows")
+        with locked_elsewhere(directory):
+            touch(path / "state/0/new", directory.staging(0, "second") / "rows")
             directory.commit(commit, Commit())
 
-    while interrupted_at(step, begin, replaced):
+    while interrupted_at(step, start, take_over):
         assert StateDirectory(path).latest() == commit
         assert (path / "state/0/new").exists()
         assert (path / "results/batch=0/rows").exists()
@@ -333,14 +333,14 @@ def test_another_process_may_take_over_while_one_takes_over(tmp_path: Path) -> N
     assert step > 20
 
 
-def check_same(path: Path, whole: Path) -> None:
-    """Check that everything was executed once, and that nothing else is left."""
-    expected, found = StateDirectory(whole).latest(), StateDirectory(path).latest()
-    assert rows(path) == rows(whole)
-    assert (found.sent, found.rows, found.results) == (
+def check_same(path: Path, uninterrupted: Path) -> None:
+    """Check that everything was executed once, and that no other files remain."""
+    expected, actual = StateDirectory(uninterrupted).latest(), StateDirectory(path).latest()
+    assert rows(path) == rows(uninterrupted)
+    assert (actual.sent, actual.rows, actual.results) == (
         expected.sent,
         expected.rows,
         expected.results,
     )
-    there = {str(at.relative_to(path)) for at in path.glob("state/**/*") if at.is_file()}
-    assert there == found.files
+    paths = {str(file.relative_to(path)) for file in path.glob("state/**/*") if file.is_file()}
+    assert paths == actual.files
