@@ -85,8 +85,10 @@ def _refusal(record: StoredRecord, call: Write, token: str) -> WriteResult | Non
         return WriteResult(Status.EXISTS)
     if _requires_object(call) and (not record.is_live or _is_of_later_generation(record, call)):
         return WriteResult(Status.MISSING)
+    if not call.expect:
+        return None
     current = record.versions if record.is_live else {}
-    if any(current.get(group, 0) != version for group, version in call.expect.items()):
+    if not current or any(current.get(g, 0) != version for g, version in call.expect.items()):
         return WriteResult(Status.CONFLICT, versions=dict(current))
     return None
 

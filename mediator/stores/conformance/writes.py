@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.annotations import Capability
 from mediator.schema.limits import INTEGER_MAX
@@ -113,17 +115,20 @@ async def right_expectations_are_met(scratch: Scratch) -> None:
 
 @WRITES.proves(Capability.CONDITIONAL_UPDATES)
 async def absent_records_meet_no_expectation(scratch: Scratch) -> None:
-    """A write that expects a version of an absent or deleted record is not applied."""
+    """A write that expects a version of an absent or deleted record, even 0, is not applied."""
     subject = await scratch.subject(counter())
-    versions = applied(await subject.create("gone", {"n": 1})).versions
-    await subject.delete("gone")
-    for id_ in ("never", "gone"):
-        for write in subject.every_kind(id_, {"n": 2}, expect=versions):
+    versions = applied(await subject.create("deleted", {"n": 1})).versions
+    await subject.delete("deleted")
+    for id_, expect in product(("absent", "deleted"), (versions, dict.fromkeys(versions, 0))):
+        for write in (
+            *subject.every_kind(id_, {"n": 2}, expect=expect),
+            subject.creation(id_, {"n": 2}, expect=expect),
+        ):
             result = await subject.write(write)
             refused = result.status in (Status.CONFLICT, Status.MISSING)
-            label = f"{write.kind.name} expecting a version of nothing"
+            label = f"{write.kind.name} expecting {dict(expect)} of the {id_} record"
             require(refused, f"{label}: {result.status.name}")
-        same(await subject.read(id_), None, "a record that is not there")
+        same(await subject.read(id_), None, f"the {id_} record")
 
 
 @WRITES.proves(Capability.CONDITIONAL_UPDATES)

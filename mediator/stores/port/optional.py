@@ -235,6 +235,7 @@ class Claiming(Protocol):
         From then on no other record gets these claims, and each record keeps its present claims. A
         reservation ends with the intent: if the write removes it, the record gets the claims;
         otherwise the record keeps its earlier ones. A record without the intent reserves nothing.
+        An intent reserves a record for one write; a repeated call is a retry with the same claims.
 
         Returns for each write the claim that another record has, in which case the write reserves
         nothing; else None.

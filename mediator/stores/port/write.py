@@ -48,7 +48,8 @@ class Write:
         unset: Fields to remove (UPDATE).
         operators: Operators to apply (UPDATE), each to a different field, none of them in `values`.
         expect: Versions that groups here must have, else the write is not applied (CONFLICT); 0:
-            the group was never written, because it is younger than the record.
+            the group was never written, because it is younger than the record. An absent record
+            meets no expectation.
         require_present: REPLACE only if the record is present (If-Match: *).
         creation_version: Set when the anchor is in another store: the creation_version to record
             (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record

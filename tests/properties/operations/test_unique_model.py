@@ -60,6 +60,7 @@ class StepRunner:
 
     def __init__(self, subject: ScratchClass, run: str) -> None:
         self._subject, self._run = subject, run
+        self._reserving: dict[str, Step] = {}
 
     async def apply(self, step: Step) -> Any:
         """Return the store's result, but not which of several constraints is violated."""
@@ -69,8 +70,11 @@ class StepRunner:
         if step.action == "lock":
             return (await store.lock(keys, intent))[0].intent
         if step.action == "unlock":
+            self._reserving.pop(step.id, None)
             return await store.unlock(keys, intent)
         if step.action == "reserve":
+            # Under one intent a record is reserved for one write; a repeated call is a retry.
+            step = self._reserving.setdefault(step.id, step)
             [conflict] = await store.reserve([self._write(WriteKind.REPLACE, step, intent)])
             return conflict is not None
         intent = intent if step.under_intent else ""

@@ -114,7 +114,7 @@ def _objection(layout: Layout, write: Write, document: Document | None) -> Write
     if not write.expect:
         return None
     current = layout.decode_versions(document) if present else {}
-    if all(current.get(group, 0) == version for group, version in write.expect.items()):
+    if present and all(current.get(group, 0) == v for group, v in write.expect.items()):
         return None
     return WriteResult(Status.CONFLICT, versions=current)
 
