@@ -235,7 +235,7 @@ def test_the_doctor_reports_how_long_a_certificate_is_valid(
     assert (finding.what, finding.found, finding.fatal) == ("TLS of the data port", found, False)
     assert detail in finding.detail
     assert certificate.context is certificate.context
-    assert ("ended" in caplog.text) is not found
+    assert ("expired" in caplog.text) is not found
 
 
 def test_the_doctor_finds_files_that_cannot_be_used(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_file_of_people_is_encoded_in_its_order(
     ("rows", "problem"),
     [
         ([{"id": "1", "nom": "a"}], "record 1: there is no column name"),
-        ([{"id": "1", "name": "a"}, {"id": "1", "name": "b"}], "record 2: its id has come"),
+        ([{"id": "1", "name": "a"}, {"id": "1", "name": "b"}], "record 2: its id is a duplicate"),
         ([{"id": "", "name": "a"}], "record 1: it has no id"),
         ([{"id": "1", "name": " - "}], "record 1: its linkage fields are empty"),
         ([], "no records"),

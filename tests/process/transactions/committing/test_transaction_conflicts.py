@@ -47,9 +47,9 @@ async def test_single_writes_wait_for_an_intent_and_then_report_locked(
         await intents.lock([(fragment, id_)], intent)
         with pytest.raises(Locked):
             await data.write(update(shop, name, id_, n=1))
-        with pytest.raises(TransactionAborted, match="at work"):
+        with pytest.raises(TransactionAborted, match="hold the same objects"):
             await run(mediator, transaction(shop, update(shop, name, id_, n=1)))
-        with pytest.raises(TransactionAborted, match="at work"):
+        with pytest.raises(TransactionAborted, match="hold the same objects"):
             await run(mediator, transaction(shop, reads=[read_of(name, trio[name])]))
         return (fragment, id_), intent
 
@@ -143,7 +143,7 @@ async def test_a_write_over_several_systems_is_waited_for(
         transaction(shop, reads=[read_of("pairs", half)]),
         transaction(shop, update(shop, "pairs", object_.id, title="2", hits=2)),
     ):
-        with pytest.raises(TransactionAborted, match="at work"):
+        with pytest.raises(TransactionAborted, match="hold the same objects"):
             await run(mediator, request)
     resume.set()
     await writing
