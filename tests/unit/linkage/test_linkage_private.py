@@ -75,7 +75,7 @@ def test_tokens_are_those_of_the_paper() -> None:
         ("İstanbul", "istanbul"),
     ],
 )
-def test_spelling_variants_are_normalised(value: str, form: str) -> None:
+def test_variants_of_texts_are_normalised(value: str, form: str) -> None:
     assert normalise(value) == form
 
 
