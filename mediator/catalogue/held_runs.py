@@ -68,8 +68,8 @@ class HeldRuns:
 
 def _set_held(run: str, *, held: bool) -> Any:
     statement = change(held=held).where(runs.c.id == run, runs.c.held != held)
-    is_under_way = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
-    return statement.where(*is_under_way).returning(runs.c.id)
+    not_ending = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
+    return statement.where(*not_ending).returning(runs.c.id)
 
 
 def _subject(row: Row[Any]) -> Subject:

@@ -58,8 +58,8 @@ class CatalogueReplicas:
 
 
 def _delete_expired(name: str, expired_s: float) -> Delete:
-    expiry = func.now() - timedelta(seconds=expired_s)
-    return delete(replicas).where(replicas.c.name != name, replicas.c.seen < expiry)
+    oldest_seen = func.now() - timedelta(seconds=expired_s)
+    return delete(replicas).where(replicas.c.name != name, replicas.c.seen < oldest_seen)
 
 
 class NotAlone(Conflict):

@@ -67,8 +67,8 @@ MAX_QUEUED: Final = 1_000
 """Maximum number of waiting runs of a database."""
 
 MAX_ENDED_RUNS: Final = 5_000
-"""Maximum number of stored runs of a database: beyond, the earliest to end are removed before
-their retention."""
+"""Number of newest runs of a database: ended runs beyond it are removed before their retention
+ends."""
 
 MAX_RUNS: Final = MAX_ENDED_RUNS + MAX_QUEUED
 """Maximum number of runs of a database until a worker removes some: further ones are refused."""
@@ -191,8 +191,8 @@ class CatalogueRuns:
                 cancel_idle.where(_is_run(database_id, run), runs.c.ended.is_(None), idle)
             )
             cancel_running = change(cancelling=True, held=False).where(_is_run(database_id, run))
-            is_under_way = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
-            await connection.execute(cancel_running.where(*is_under_way))
+            not_ending = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
+            await connection.execute(cancel_running.where(*not_ending))
             result = await connection.execute(select(*_STORED).where(_is_run(database_id, run)))
             stored = _stored(result.first())
         if stored.state in ENDED - {"cancelled"}:

@@ -1,8 +1,8 @@
 """Schemas and layouts of all databases, their epoch, and the change of each epoch.
 
-A reader at a moment gets the changes since, if the catalogue has all of them: a note of the change
-of each epoch from that moment to now, and the note of the moment itself names the change that made
-it. Otherwise it gets all databases. That is the case
+A reader that knows the databases as of a moment gets the changes since, if the catalogue has all of
+them: a note for each epoch from that moment to now, where the note of the moment names the change
+that led to it. Otherwise it gets all databases. That is the case
 
 - if it is too long ago: only the last `epochs.MAX_NOTES` changes are noted;
 - if code that takes no notes has changed a schema, in a rolling upgrade: its epochs are missing;
@@ -88,7 +88,7 @@ _LONG_PAST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LayoutChanged(Conflict):
-    """A replica's task has changed a layout since it was read, but nobody the schema."""
+    """A replica's task has changed a layout since it was read; the schema is unchanged."""
 
 
 class CatalogueSchemas:

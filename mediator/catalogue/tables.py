@@ -301,4 +301,4 @@ revisions = _table(
     Column("additive", Boolean, nullable=False),
     Column("applied", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""Revisions of these tables, and whether code without a revision can run on it."""
+"""Revisions of these tables, and whether code that lacks a revision can run on tables with it."""

@@ -54,7 +54,7 @@ MAX_QUERIES: Final = 500
 """Maximum number of standing queries that rules see, those furthest behind."""
 
 MAX_EVENTS: Final = 50
-"""Maximum number of events of runs, flows and queries in a tick; the next tick takes more."""
+"""Maximum number of events of runs, flows and queries in a tick; the next tick takes the others."""
 
 MAX_ACTIONS: Final = 100
 """Actions per tick, which limits rules that react to one another's actions."""

@@ -39,10 +39,10 @@ CHECK_S: Final = 60.0
 """Seconds for which a check reads objects."""
 
 SAMPLE: Final = 5
-"""Listed ids of objects per constraint."""
+"""Maximum number of listed ids of objects per constraint."""
 
 COMPARED: Final = 500_000
-"""Compared values per unique constraint, which take about 50 MiB of memory."""
+"""Values compared per unique constraint at most; they take about 50 MiB of memory."""
 
 
 @dataclass(slots=True)

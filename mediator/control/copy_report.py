@@ -9,7 +9,7 @@ from typing import Any, Final
 __all__ = ["NEED_RULES", "SAMPLE", "CopyReport", "CopyRules", "Fallback", "Kind"]
 
 SAMPLE: Final = 5
-"""Listed ids of objects per kind."""
+"""Maximum number of listed ids of objects per kind."""
 
 _PROBLEMS: Final = 100
 

@@ -138,7 +138,7 @@ class _Run:
         for name, version in self._versions.items():
             route = await self._plane.route(self._database, name)
             if route.schema_version != version:
-                raise Conflict(f"The schema of {name} was changed meanwhile; continue from there.")
+                raise Conflict(f"The schema of {name} was changed meanwhile; continue.")
 
     async def _write(
         self, decisions: Sequence[Decision], report: CopyReport, *, repeats: bool

@@ -54,13 +54,13 @@ def _reinterpreted_values(
         for name, field in before.fields.items():
             if f"{class_name}.{name}" in dropped:
                 continue
-            present = after.fields.get(name) if after else None
-            if present is None or (present.type, present.items) != (field.type, field.items):
-                new_type = "nothing" if present is None else present.type.value
+            new_field = after.fields.get(name) if after else None
+            if new_field is None or (new_field.type, new_field.items) != (field.type, field.items):
+                new_type = "nothing" if new_field is None else new_field.type.value
                 reason = f"stored as {field.type.value}, declared as {new_type}"
-                if present is None and after is not None:
+                if new_field is None and after is not None:
                     reason += _removal_hint(field, before, after)
-                if present is not None:
+                if new_field is not None:
                     reason += "; add a field of the new type, and copy the values"
                 plan.append({"node": f"{class_name}.{name}", "reason": reason})
         if after is None and not before.fields:
@@ -83,7 +83,7 @@ def _removal_hint(field: Field, before: ClassSchema, after: ClassSchema) -> str:
 
 
 def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments at locations where no other fragment is."""
+    """Return the fragments whose location none of the `others` has."""
     locations = set(map(location_of, others))
     return [fragment for fragment in fragments if location_of(fragment) not in locations]
 

@@ -31,14 +31,14 @@ from mediator.schema.tree import Mode
 __all__ = ["PlacementEvaluation"]
 
 MAX_MOVES: Final = 1_000
-"""Listed moves off a system."""
+"""Maximum number of listed moves off a system."""
 
 _VIEW_REQUIRED: Final = "the schema names this system for the materialised view"
 _VIEW_REBUILT: Final = "the next change of the schema builds the materialised view there"
 _NO_VIEW: Final = "no other system is proven for the materialised view"
 
 _MAX_INLINE_FIELDS: Final = 20
-"""Fields of a database whose placement can be decided in a millisecond or two."""
+"""Maximum number of fields of a database whose placement is decided in the event loop (1-2 ms)."""
 
 
 @dataclass(eq=False)

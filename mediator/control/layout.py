@@ -74,7 +74,7 @@ class UniqueBuild:
 
     @classmethod
     def of(cls, layout: Mapping[str, Any] | None) -> UniqueBuild | None:
-        """Return the build of a class in progress, by its layout."""
+        """Return the build in progress of a class, by its layout."""
         build = layout.get("building") if layout else None
         if not build:
             return None

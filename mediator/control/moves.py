@@ -74,13 +74,13 @@ class MoveCheck:
         """
         until = self._clock.monotonic() + MOVE_S
         violations, unfinished = [], []
-        for copy in moved:
-            report = await self._compare(database, copy.copy, until)
-            violation = _violation(copy, report, copy.class_name in redacted)
+        for move in moved:
+            report = await self._compare(database, move.copy, until)
+            violation = _violation(move, report, move.class_name in redacted)
             if violation.count:
                 violations.append(violation)
             elif report.next is not None:
-                unfinished.append(copy.class_name)
+                unfinished.append(move.class_name)
         return CheckReport(violations, unfinished, f"{MOVE_S:g} s")
 
     async def _compare(self, database: str, copy: Copy, until: float) -> CopyReport:

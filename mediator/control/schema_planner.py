@@ -50,7 +50,7 @@ class SchemaPlanner:
     _clock: Clock
 
     async def decide(self, route: DatabaseRoute) -> Decision:
-        """Decide the present placement of an unchanged schema, including classes with objects."""
+        """Decide where the present schema would be placed now, including classes with objects."""
         pins = pins_of(route, list(route.classes))
         candidates = self._registry.candidates()
         overrides = in_force(route.overrides, self._clock.now())

@@ -5,7 +5,7 @@ Order of events, and the state that a crash in between leaves:
 1. writes to the class are held, and joint writes waited for;   the hold, which ends by itself
 2. the stores are prepared (columns, indexes);                  the hold
 3. the layout gets a *build*: from then on each write, on any   the build, which any client
-   replica, claims its values, or is refused;                  continues by the same change;
+   replica, claims its values, or is refused;                   continues by the same change;
 4. every object gets its claims, page by page;                  abandoned after `ABANDON_AFTER_S`
 5. the schema is put in force, if the build still exists.       nothing
 

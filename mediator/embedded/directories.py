@@ -96,7 +96,7 @@ class DataDirectoryLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Acquire the lock, unless it is held already.
+        """Acquire the lock, unless this object holds it already.
 
         Raises:
             DataDirectoryBusy: Another process holds it.

@@ -200,7 +200,7 @@ class EmbeddedPostgres(OwnedServer):
         return [process for process in processes if process.info == of_cluster]
 
     def _ping(self, command: Command) -> Reply:
-        # Run as the account, because the process at the socket runs as the account.
+        # As the account, not as root: the process at the socket belongs to the account.
         psql = str(Path(command.arguments[0]).with_name("psql"))
         result = subprocess.run(
             [psql, "-XAtq", "-F", "\t", "-c", _FACTS],

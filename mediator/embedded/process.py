@@ -68,7 +68,7 @@ class Command:
 
 
 class ServerProcess:
-    """The only server process of a directory; its working directory is in it."""
+    """The only server process of a directory, in which its working directory lies."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -53,8 +53,8 @@ class FieldCopy:
     Attributes:
         copy: The copy as requested.
         source_class: The class of the objects that have the source.
-        equal: Their field that equals `copy.by`; None: their id, or source and target are one
-            object.
+        equal: The field of these objects that equals `copy.by`; None: their id does, or source and
+            target are in the same object.
         conversion: From the type of the source to that of the target.
     """
 
@@ -84,7 +84,7 @@ def parse_copy(text: str, pointer: str = "copy") -> Copy:
     reference, or ``class.field=class.field.source:target`` from the object with an equal value.
 
     Raises:
-        Invalid: It has none of these forms; `pointer` is its parameter.
+        Invalid: It has none of these forms; `pointer` names the parameter.
     """
     match = _FORM.fullmatch(text)
     if match is None:
@@ -98,7 +98,7 @@ def field_copy(copy: Copy, schema: Schema, pointer: str = "copy") -> FieldCopy:
     """Resolve a copy against a schema.
 
     Raises:
-        Invalid: It is impossible; `pointer` is its parameter.
+        Invalid: It is impossible; `pointer` names the parameter.
     """
     try:
         return _resolve(copy, schema)

@@ -51,8 +51,8 @@ def _ended(before: Mapping[str, Any], after: Mapping[str, Any], renames: Renames
             continue
         fields, names = after[class_name]["fields"], renames.get(class_name, {})
         for name, field in class_["fields"].items():
-            present = fields.get(names.get(name, name))
-            if present is None or any(field.get(member) != present.get(member) for member in _TYPE):
+            new = fields.get(names.get(name, name))
+            if new is None or any(field.get(member) != new.get(member) for member in _TYPE):
                 yield f"{class_name}.{name}"
 
 
@@ -66,7 +66,7 @@ def effective_changes(
     paths: dict[int, tuple[NameChanges | None, ...]] = {version: ()}
     for number, change in enumerate(changes, version + 1):
         restored = (change or {}).get("restored")
-        # To a version later than the restored one, a restoration is an ordinary change.
+        # For a version later than the restored one, a restoration is an ordinary change.
         paths[number] = paths[restored] if restored in paths else (*paths[number - 1], change)
     return paths[version + len(changes)]
 

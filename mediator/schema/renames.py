@@ -61,23 +61,23 @@ def _mistakes(
     former_classes: Mapping[str, ClassSchema],
     after: Schema,
 ) -> Iterator[str]:
-    former, present = former_classes.get(class_name), after.classes.get(class_name)
-    if former is None:
+    old_class, new_class = former_classes.get(class_name), after.classes.get(class_name)
+    if old_class is None:
         yield f"there is no class {class_name}{did_you_mean(class_name, former_classes)}"
         return
-    if present is None:
+    if new_class is None:
         yield f"the class {class_name} is not in the new schema"
         return
     for old, new in names.items():
-        if old not in former.fields:
-            hint = did_you_mean(old, former.fields)
+        if old not in old_class.fields:
+            hint = did_you_mean(old, old_class.fields)
             yield f"there is no field {class_name}.{old}{hint}"
-        elif old in present.fields:
+        elif old in new_class.fields:
             yield f"{class_name}.{old} is in the new schema"
-        elif new in former.fields:
+        elif new in old_class.fields:
             yield f"{class_name}.{new} is another field so far; give it another name first"
-        elif new not in present.fields:
-            hint = did_you_mean(new, present.fields)
+        elif new not in new_class.fields:
+            hint = did_you_mean(new, new_class.fields)
             yield f"{class_name}.{new} is not in the new schema{hint}"
     if len(set(names.values())) < len(names):
         yield f"two fields of {class_name} would get one name"

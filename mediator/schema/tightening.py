@@ -3,7 +3,7 @@
 Each constraint is compared with its former version. Patterns are not compared for strictness: every
 new pattern counts as tighter, as does an enumeration that lacks a former member. A foreign key
 constrains the existing objects, a unique constraint all objects of a class: the caller that checks
-them looks these up.
+these constraints looks up the objects.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ _IndexedPaths: TypeAlias = Annotated[
 
 
 class Generated(StrEnum):
-    """Generated defaults: `now` of timestamps, `uuid` of strings."""
+    """Generated defaults: `now` for timestamps, `uuid` for strings."""
 
     NOW = "now"
     UUID = "uuid"
@@ -251,7 +251,7 @@ class ClassSchema:
 
     `system` is the system required of its objects, as in a field and a schema.
     `owner_field` names the field with the owner of an object; None: objects have no owner.
-    `unique` lists the fields whose combined values are unique.
+    Each entry of `unique` lists fields whose combined values are unique.
     `indexes` are the compound ones.
     `batching` lets single operations share store calls (`mediator.schema.batching`).
     """

@@ -1,6 +1,6 @@
 """Field types and their domain values.
 
-Only `mediator.schema.values` converts between them and JSON:
+They are converted from and to JSON only at the edges (`mediator.schema.values`):
 
 =========== ======================= =============================================
 type        Python form             JSON form

@@ -91,8 +91,8 @@ def unavailable(
 
     A write that timed out or whose connection broke may have taken effect (`StoreTimeout`); a write
     that the breaker rejected, or that got no connection, has not. A refused write was not applied,
-    although the system replies: the disk is full, or a table was removed. The reason is logged for
-    operators. Of `several` writes perhaps only one was refused, or met a record that takes no
+    although the system works: its disk is full, say, or a table was removed. The reason is logged
+    for operators. Of `several` writes perhaps only one was refused, or met a record that takes no
     writes, so the outcome of each is unknown.
     """
     retry_after_s = max(1.0, store.breaker.retry_after_s)

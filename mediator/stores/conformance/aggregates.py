@@ -76,7 +76,7 @@ def _rows() -> list[Values]:
     rows = []
     for i, (g, h) in enumerate(product(strings, numbers)):
         values = {
-            t.value: values[i % len(values)] for t, values in _VALUES.items() if (i + len(t)) % 5
+            t.value: edges[i % len(edges)] for t, edges in _VALUES.items() if (i + len(t)) % 5
         }
         rows.append(g | h | values | ({"l": ["a"]} if i % 2 else {}))
     return rows
@@ -232,8 +232,8 @@ async def odd_values_group(scratch: Scratch) -> None:
     _aggregating(scratch.store)
     for type_, values in _ODD.items():
         rows: list[Values] = [{"g": value} for value in values]
-        population = await create_searched_class(scratch, [plain(type_, "g")], rows)
-        await _check(population, None, Aggregate((("g",),), {"n": Computation(Function.COUNT)}))
+        searched = await create_searched_class(scratch, [plain(type_, "g")], rows)
+        await _check(searched, None, Aggregate((("g",),), {"n": Computation(Function.COUNT)}))
 
 
 _CANCELLING: Final[Sequence[tuple[float, ...]]] = (
@@ -252,10 +252,10 @@ async def floats_are_added_as_they_are_written(scratch: Scratch) -> None:
     _aggregating(scratch.store)
     rows: list[Values] = [{"g": f"{n}", "float": v} for n, vs in enumerate(_CANCELLING) for v in vs]
     fields = [plain(FieldType.STRING, "g"), plain(FieldType.FLOAT, "float")]
-    population = await create_searched_class(scratch, fields, rows)
+    searched = await create_searched_class(scratch, fields, rows)
     for function in (Function.SUM, Function.AVG):
         compute = {"n": Computation(function, ("float",))}
-        await _check(population, None, Aggregate((("g",),), compute))
+        await _check(searched, None, Aggregate((("g",),), compute))
 
 
 @THEME.proves("contract")
@@ -263,9 +263,9 @@ async def large_floats_have_an_average(scratch: Scratch) -> None:
     """An average of floats is within their range, even if their sum exceeds it."""
     _aggregating(scratch.store)
     rows: list[Values] = [{"float": value} for value in (1.7e308, 1.7e308, 1.6e308)]
-    population = await create_searched_class(scratch, [plain(FieldType.FLOAT, "float")], rows)
+    searched = await create_searched_class(scratch, [plain(FieldType.FLOAT, "float")], rows)
     aggregate = Aggregate((), {"n": Computation(Function.AVG, ("float",))})
-    await _check(population, None, aggregate)
+    await _check(searched, None, aggregate)
 
 
 @THEME.proves("contract")
@@ -275,12 +275,10 @@ async def decimals_far_apart_are_added(scratch: Scratch) -> None:
     extremes = (Decimal("1E+6144"), Decimal("1E-6143"))
     for values in (extremes, (*extremes, -extremes[1])):
         rows: list[Values] = [{"decimal": value} for value in values]
-        population = await create_searched_class(
-            scratch, [plain(FieldType.DECIMAL, "decimal")], rows
-        )
+        searched = await create_searched_class(scratch, [plain(FieldType.DECIMAL, "decimal")], rows)
         for function in (Function.SUM, Function.AVG):
             aggregate = Aggregate((), {"n": Computation(function, ("decimal",))})
-            await _check(population, None, aggregate)
+            await _check(searched, None, aggregate)
 
 
 @THEME.proves("contract")

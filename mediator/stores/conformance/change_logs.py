@@ -30,7 +30,7 @@ _YEARS_S: Final = 10 * 365 * 86_400.0
 
 @THEME.proves("contract")
 async def changes_of_concurrent_writers_are_in_order(scratch: Scratch) -> None:
-    """Versions of many writers of one record rise in the log, and each image follows the last."""
+    """Versions of many writers of one record rise in the log; each change starts from the last."""
     reader = await ChangeReader.to(scratch, counter())
     subject = reader.subject
     applied(await subject.create("x", {"n": 0}))

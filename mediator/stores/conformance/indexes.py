@@ -169,7 +169,7 @@ async def indexes_are_added_to_records(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def indexes_are_built_beforehand(scratch: Scratch) -> None:
-    """Building for one schema change removes nothing, and serves once the change is prepared."""
+    """Building for a change removes no present index, and serves once the change is prepared."""
     store = scratch.store
     if not isinstance(store, IndexBuilding):
         raise NotOffered("the store builds no indexes beforehand")
@@ -180,12 +180,12 @@ async def indexes_are_built_beforehand(scratch: Scratch) -> None:
     changed = scratch.fragment(previous.class_name, fields, schema_version=2)
     await store.build(changed, previous)
     same(await store.built(changed), None, "the share of what is built to its end")
-    population = await read_searched_class(subject)
-    await population.check_all(comparisons(("n",), (0, 1)))
+    searched = await read_searched_class(subject)
+    await searched.check_all(comparisons(("n",), (0, 1)))
     subject = await scratch.prepare(changed, previous)
     await subject.update("1", {"s": "z"})
-    population = await read_searched_class(subject)
-    await population.check_all(comparisons(("s",), ("x", "z")))
+    searched = await read_searched_class(subject)
+    await searched.check_all(comparisons(("s",), ("x", "z")))
 
 
 async def _check_added(subject: ScratchClass) -> None:
@@ -294,9 +294,9 @@ async def texts_of_any_length_are_indexed_together(scratch: Scratch) -> None:
         {n: long_text[i:] for i, n in enumerate(names)} for long_text in LONG_TEXTS[1:]
     ]
     await subject.apply_all([subject.creation(*pair) for pair in zip(ids, rows, strict=True)])
-    population = await read_searched_class(subject)
+    searched = await read_searched_class(subject)
     for row in rows:
-        await population.check(And(tuple(Compare(Comparison.EQ, (n,), row[n]) for n in names)))
+        await searched.check(And(tuple(Compare(Comparison.EQ, (n,), row[n]) for n in names)))
 
 
 @THEME.proves("contract")

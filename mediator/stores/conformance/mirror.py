@@ -78,7 +78,7 @@ async def missing_and_null_are_copied(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def an_older_copy_is_left_out(scratch: Scratch) -> None:
-    """A late copy changes nothing, and is reported as not newer."""
+    """A late copy changes nothing, and counts as accepted: the stored copy is as new."""
     copies = await _Copies.of(scratch)
     for main, side in ((5, 5), (5, 5), (4, 5), (5, 4), (0, 0)):
         await copies.absorb(_copy(main, side), _copy(5, 5))

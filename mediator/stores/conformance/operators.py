@@ -106,7 +106,7 @@ async def agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None
 
 @THEME.proves((Operator.NOW, FieldType.TIMESTAMP))
 async def now_on_timestamp(scratch: Scratch) -> None:
-    """The operator now sets the time of the store's clock, from which versions are taken."""
+    """The operator `now` sets a field to the store's time, by the clock of versions."""
     cases_ = list(cases(Operator.NOW, FieldType.TIMESTAMP))
     subject = await _prepare(scratch, cases_)
     for i, result in enumerate(await _apply_all(subject, cases_)):

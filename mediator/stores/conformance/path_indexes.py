@@ -141,6 +141,6 @@ async def indexed_paths_are_added_to_records(scratch: Scratch) -> None:
         subject = await scratch.prepare(changed, previous)
         previous = changed
         await subject.update(str(version), {"value": {"a": 7, "b": "z"}})
-        population = await read_searched_class(subject)
-        await population.check_all(equalities((*_AT, "a"), (1, 7)))
-        await population.check_all(equalities((*_AT, "b"), ("x", "z")))
+        searched = await read_searched_class(subject)
+        await searched.check_all(equalities((*_AT, "a"), (1, 7)))
+        await searched.check_all(equalities((*_AT, "b"), ("x", "z")))

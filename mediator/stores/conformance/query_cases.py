@@ -283,7 +283,7 @@ class SearchedClass:
     async def check(
         self, filter_: Filter | None, order: tuple[OrderBy, ...] = (), *, limit: int = _MAX_RECORDS
     ) -> None:
-        """Require that a search returns exactly the matches of the pushed condition, in order."""
+        """Require exactly the pushed condition's matches, and their order if the plan has it."""
         plan = self.plan(filter_, order)
         records = await self.pages(plan, order if plan.ordered else (), limit)
         ids = [record.id for record in records]

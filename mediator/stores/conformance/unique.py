@@ -137,7 +137,7 @@ async def a_record_keeps_its_value(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def null_and_missing_are_not_unique(scratch: Scratch) -> None:
-    """Records with a missing or null value, or one of several, are no duplicates."""
+    """Records are no duplicates if a value, or one of several, is missing or null."""
     subject = await unique_subject(scratch, (("email",), ("tenant", "email")))
     await subject.apply_all([subject.creation(f"m{i}", {"n": i}) for i in range(8)])
     await subject.apply_all([subject.creation(f"n{i}", {"email": None}) for i in range(8)])

@@ -89,7 +89,7 @@ def _named_indexes(layout: Layout) -> Iterator[tuple[str, list[str]]]:
 async def _match_claims(
     collection: AsyncCollection[Document], layout: Layout, previous: Fragment | None
 ) -> None:
-    """Create the indexes of unique constraints; drop those of neither the old nor the new ones."""
+    """Create the indexes of unique constraints; drop those in neither the old nor new schema."""
     previous_constraints = (
         set(map(constraint_name, previous.unique)) if previous is not None else set[str]()
     )
@@ -103,7 +103,7 @@ async def _match_claims(
             await collection.drop_index(name)
     for constraint, path in layout.claim_paths.items():
         if constraint not in previous_constraints:
-            # Objects that were deleted before the constraint existed still have their claims.
+            # Objects that were deleted while there was no such constraint still have their claims.
             query = {path: {"$exists": True}, "tombstone": {"$exists": True}} | has_intent("")
             await collection.update_many(query, {"$unset": {path: ""}})
         name = f"{_CLAIMS}{constraint}"

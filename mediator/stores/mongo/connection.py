@@ -41,7 +41,7 @@ _Client = AsyncMongoClient[dict[str, Any]]
 
 
 class _Connection:
-    """A borrowed connection, for one command at a time; `is_reusable`: for more than one in all."""
+    """A borrowed connection, for one command at a time; `is_reusable`: for several in turn."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@
 ``_claims``     by unique constraint, the record's claims, in a list with its reservations
 ``_reserved``   by unique constraint, the reservation under its intent
 ``_bytes``      upper bound of the document's size in bytes, Int64 (`sizes`)
-``_acknowledged``    number of writes that the relay has acknowledged, and the last, as JSON text
+``_acknowledged``    number of acknowledged writes, and the last few, as JSON text
 =============== ===================================================================================
 
 User names occur only as keys below ``values`` and ``versions``, where they are escaped.

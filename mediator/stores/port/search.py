@@ -76,7 +76,7 @@ class SemiJoin:
         reference: The field that holds the reference.
         fragment: The fragment of the referenced record, in the same store.
         filter: The filter on that record, which `Queryable.pushdown` has pushed completely; None:
-            the record must only exist.
+            the record need only exist.
         inner: Semi-joins of that record.
     """
 

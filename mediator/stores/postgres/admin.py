@@ -290,7 +290,7 @@ def _constraints(previous: Fragment | None) -> set[str]:
 
 
 def _clear_statement(records: RecordTable, constraint: str) -> str:
-    """Remove the claims of objects that were deleted before the constraint existed."""
+    """Return the removal of claims of objects that were deleted while the constraint was absent."""
     column = quoted(records.claims[constraint].name)
     return (
         f"UPDATE {qualified(records.table)} SET {column} = NULL"  # noqa: S608 - quoted identifiers

@@ -76,8 +76,8 @@ class Replay:
 
         Args:
             document: With ``values``, ``tombstone``, ``creation_version``, ``_base``,
-                ``_acknowledged``, and at most one entry of ``_pending`` more than can be replayed
-                at a time.
+                ``_acknowledged``, and up to one entry of ``_pending`` more than can be replayed at
+                a time, which shows that there are more.
         """
         texts = next(
             batches_by_size(

@@ -192,7 +192,7 @@ class Reader:
         fields: tuple[str, ...] | None,
         selection: RecordSelection = ALL,
     ) -> list[Record]:
-        """Find records; a `limit` of 0 means no limit."""
+        """Find records; a `limit` of 0 means no limit, so it must not be passed for no records."""
         options: dict[str, Any] = {
             "limit": limit,
             "sort": sort,

@@ -74,7 +74,8 @@ def attempt_of(layout: Layout, write: Write, stamp: int, token: str) -> UpdateAt
 def _with_size_limit(attempt: UpdateAttempt, token: str) -> UpdateAttempt | None:
     """Add the condition that the document stays small; None if that must be computed (`sizes`).
 
-    A document grows by less than the size of the update, whose paths are longer than its keys.
+    A document grows by less than the size of the update, whose paths are longer than the
+    document's keys.
     """
     added = sizes.size_of(attempt.update)
     if added > sizes.MAX_VALUES_BYTES:

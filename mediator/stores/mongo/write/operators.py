@@ -38,7 +38,7 @@ class NativeUpdate:
 _Build: TypeAlias = Callable[[Field, str, Any], NativeUpdate | None]
 
 _NOT_NULL: Final[Document] = {"$not": {"$type": "null"}}
-_EXACT_FLOAT: Final = SATURATION
+_MAX_EXACT_FLOAT: Final = SATURATION
 _HALF_MAX: Final = sys.float_info.max / 2
 _LARGE: Final = 1e150
 _SMALL: Final = 1e-150
@@ -78,7 +78,8 @@ def _inc(field: Field, path: str, argument: Any) -> NativeUpdate | None:
     if field.type is not FieldType.FLOAT or not 0 < abs(argument) < _HALF_MAX:
         return None
     return NativeUpdate(
-        {"$inc": {path: float(argument)}}, {path: {"$gte": -_EXACT_FLOAT, "$lte": _EXACT_FLOAT}}
+        {"$inc": {path: float(argument)}},
+        {path: {"$gte": -_MAX_EXACT_FLOAT, "$lte": _MAX_EXACT_FLOAT}},
     )
 
 
@@ -115,17 +116,17 @@ def _float_product(path: str, argument: float) -> NativeUpdate | None:
         return None
     # A product of doubles far from the ends of their range is neither infinite nor -0.0.
     far_from_zero = {"$not": {"$gt": -_SMALL, "$lt": _SMALL}}
-    guard = {"$gte": -_EXACT_FLOAT, "$lte": _EXACT_FLOAT} | far_from_zero
+    guard = {"$gte": -_MAX_EXACT_FLOAT, "$lte": _MAX_EXACT_FLOAT} | far_from_zero
     return NativeUpdate({"$mul": {path: argument}}, {path: guard})
 
 
 def _extreme(modifier: str) -> _Build:
     def build(field: Field, path: str, argument: Any) -> NativeUpdate | None:
         if field.type is FieldType.FLOAT:
-            within = {"$gte": -_EXACT_FLOAT, "$lte": _EXACT_FLOAT}
+            within = {"$gte": -_MAX_EXACT_FLOAT, "$lte": _MAX_EXACT_FLOAT}
             return (
                 NativeUpdate({modifier: {path: argument}}, {path: within})
-                if abs(argument) <= _EXACT_FLOAT
+                if abs(argument) <= _MAX_EXACT_FLOAT
                 else None
             )
         # BSON sorts null before all numbers, so $min would keep it.

@@ -50,7 +50,8 @@ class Writer:
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
         """Apply writes; writes to one record keep their order.
 
-        Raises `StoreUnavailable` only if nothing was done, except `StoreBusy`, raised for any one.
+        Raises `StoreUnavailable` only if nothing was done, except `StoreBusy`, which one record can
+        cause after other writes were applied.
         """
         if len(calls) == 1:
             return [await self._write_one(calls[0], token)]

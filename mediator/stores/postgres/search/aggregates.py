@@ -117,7 +117,7 @@ _BOOLEAN_EXTREMES: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
 
 
 def _exact_number(column: Expression) -> Expression:
-    """Add floats as their shortest decimals, like `decimal_of`.
+    """Return a number that is summed exactly: floats as their shortest decimals (`decimal_of`).
 
     A direct cast to numeric keeps 15 digits, and sums of floats depend on the order.
     """

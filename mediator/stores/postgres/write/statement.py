@@ -34,8 +34,8 @@ Why this is correct under READ COMMITTED, with concurrent writes to the same row
   fails, which rolls back its statement. A write under an intent first removes its record's
   reservations (see `claims`), which have the same claims; it counts them to wait for the removal.
 - Many writes can be one statement (`multi_row`), each to another record: the above holds for each
-  row of `given`. `lock` then locks all records in one order, and counts them, so that all are
-  locked before the first row.
+  row of `given`, the arguments. `lock` then locks all records in one order, and counts them, so
+  that all are locked before the first row.
 - Of two executions of one operation id, both can find nothing in `_operations`; the second then
   fails on the primary key, which rolls back its statement, and its retry finds the remembered
   operation.

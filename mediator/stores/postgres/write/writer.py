@@ -43,7 +43,7 @@ from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, r
 __all__ = ["Writer", "batches"]
 
 _MAX_TRANSACTION_WRITES: Final = 128
-"""Each write holds a lock, of which a server has 6,400 by default."""
+"""Writes in one transaction: each holds a lock, of which a server has 6,400 by default."""
 
 _MAX_CONCURRENT_WRITES: Final = 8
 """Concurrency of separate writes, to different records: a batch can have many taken claims."""

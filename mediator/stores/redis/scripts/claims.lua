@@ -8,7 +8,8 @@ local claimed = KEYS[#KEYS]
 
 local function name_of(constraint, claim) return constraint .. ':' .. claim end
 
--- The first of these claims that another record has: constraint, its key, the intent if reserved.
+-- The first of these claims that another record has: constraint, its key, and the
+-- intent under which it is reserved ('': claimed).
 local function taken(constraints, claims, key)
   for i, constraint in ipairs(constraints) do
     local claim = claims[i]

@@ -1,5 +1,5 @@
 -- The effect of each change on a field: apply(code, stored, argument, limit, native) returns the new
--- text (false: missing) or, if the change is refused, the reason. It writes nothing; alter() then
+-- text (false: missing) and, if the change is refused, the reason. It writes nothing; alter() then
 -- changes a collection's separate key.
 
 local call = redis.call

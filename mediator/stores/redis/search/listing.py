@@ -92,7 +92,7 @@ class IndexListing:
         return total
 
     async def groups(self, client: CommandClient, limit: int) -> Counter[Value | MissingType]:
-        """Count the records by value of the index, for at least `limit` values if there are."""
+        """Count the records by value of the index, for `limit` values or more if it has so many."""
         counts: Counter[Value | MissingType] = Counter()
         for prefix in self.layout.prefixes:
             resume: Resume | None = (0, None)

@@ -63,8 +63,8 @@ class PreparedWrite:
         script: The script that applies them.
         shape: The packed arguments that describe them.
         size: The number of arguments of the shape.
-        of_values: The function that adds the argument of each set field.
-        of_operators: The function that adds the argument of each operator.
+        of_values: The set fields, each with the function that adds its argument.
+        of_operators: The functions that add the operators' arguments, in order.
         claims: The unique constraints whose claims change.
         returned: Fields whose values `UPDATE` returns.
     """
