@@ -279,7 +279,7 @@ class ControlPlane:
         return {"database": database, **await asyncio.to_thread(self._evaluation.summary, database)}
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Return the scores' choices that would change under other weights, goals or metrics.
+        """Return the nodes that scores would place elsewhere under other weights, goals or metrics.
 
         Raises:
             NotFound: There is no such database.
