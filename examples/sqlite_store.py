@@ -99,7 +99,7 @@ class SqliteStore:
         return ServerFacts("SQLite", sqlite3.sqlite_version, durability, replicas=0)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Return what the reference implementation supports, which applies operators here."""
+        """Return whether the operator applies to the type: `stored_record` supports all that do."""
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:

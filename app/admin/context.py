@@ -32,7 +32,7 @@ class AdminContext:
     """Components for the admin application, beside the control plane; routes without theirs refuse.
 
     Attributes:
-        caches: Keep caches coherent; None: there is no sketch.
+        caches: The services that keep caches coherent; None: there is no sketch.
         lifecycle: Whether the process has started, and whether it drains.
         refresh: Updates the metrics that no event carries, before ``/metrics`` exposes them.
         admission: The rules of admission control.
@@ -45,7 +45,7 @@ class AdminContext:
         reference_check: Finds references to objects that do not exist.
         copying: Copies values between fields.
         clusters: Clusters of standing queries; None: there is no coordination Redis.
-        only_loopback: Whether requests must name this machine by a loopback address.
+        only_loopback: Whether requests must use a loopback name or address of this machine.
         compresses: Whether answers are compressed for clients that accept it.
     """
 

@@ -167,11 +167,11 @@ async def _page(
     start = monotonic()
     deadline = start + max(wait_s, _MAX_SEARCH_S)
 
-    def has_capacity() -> bool:
+    def may_continue() -> bool:
         has_room = len(changes) < limit and size < PAGE_BYTES
         return has_room and monotonic() < deadline and not subscription.ended
 
-    while has_capacity():
+    while may_continue():
         remaining_s = 0.0 if changes else max(0.0, start + wait_s - monotonic())
         events = await subscription.next(min(remaining_s, POLL_S), limit - len(changes))
         await routed.revalidate()

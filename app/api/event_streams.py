@@ -118,7 +118,7 @@ class EventStreamRoutes:
 
     async def _enter(self, routed: RoutedRequest, scope: Scope) -> StreamKey:
         """Return the key of the request's stream; raise the errors of `Access.require`."""
-        # A sender without the permission must not cause a look for a newer routing model.
+        # A sender without the permission must not make us look for a newer routing model.
         routed.access.require(scope, routed.database, routed.id, by_anybody=False)
         database = await self._directory.database(routed.database)
         _require(routed, scope)

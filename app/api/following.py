@@ -160,7 +160,7 @@ class Followers:
         """Return the events of a page and of later ones; raise `Unavailable` like `answer`."""
         self._check(feed.event)
         events = feed.stream(request, page, lambda: not self.is_stopping)
-        return self._count_events(feed.event, events)
+        return self._count_follower(feed.event, events)
 
     async def _wait(
         self, routed: RoutedRequest, feed: EventFeed[P], page: Page[P], limit: int, wait_s: float
@@ -192,7 +192,7 @@ class Followers:
         finally:
             self._counts[kind] -= 1
 
-    async def _count_events(
+    async def _count_follower(
         self, kind: str, events: AsyncGenerator[bytes, None]
     ) -> AsyncGenerator[bytes, None]:
         # Counted in here: a generator that never starts would not reach its `finally`.

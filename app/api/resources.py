@@ -187,7 +187,7 @@ class Directory:
                 await self._plane.route(database, missing[0])
 
     def id_of(self, database: str) -> str | None:
-        """Return the id of a database, which differs from those of earlier ones; None: unknown."""
+        """Return the database's id, unlike that of earlier ones of its name; None: unknown."""
         route = self._plane.model.databases.get(database)
         return None if route is None else route.id
 

@@ -135,7 +135,7 @@ def answer_events(events: AsyncIterator[bytes]) -> Response:
 def answer_absence(
     routed: RoutedRequest, error: NotFound, cache_headers: Sequence[Header]
 ) -> Response:
-    """Answer a GET or HEAD of a missing object, which caches can keep (RFC 9110, 15.5.5).
+    """Answer a GET or HEAD of a missing object; caches can keep the answer (RFC 9110, 15.5.5).
 
     It has no tag: preconditions are ignored for such an answer (RFC 9110, 13.2.1).
     """

@@ -157,7 +157,7 @@ class RoutedRequest:
 
     @property
     def database_id(self) -> str:
-        """The id of the database, which differs from earlier ones of its name; or its name."""
+        """The database's id, unlike that of earlier ones of its name; the name if it is unknown."""
         route = self.plane.model.databases.get(self.database)
         return route.id if route else self.database
 

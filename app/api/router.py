@@ -178,11 +178,11 @@ class DataApi:
         database, name = routed.database, routed.class_name
         resource = self._directory.lookup(database, name)
         if resource is None:
-            # A sender without the permission must not cause a look for a newer routing model.
+            # A sender without the permission must not make us look for a newer routing model.
             routed.access.require(scope, database, name)
             resource = await self._directory.find(database, name, routed.access)
-        grants = routed.access.enter_class(scope, database, name, resource.route)
-        routed.owner, routed.request.phases.described = grants
+        class_access = routed.access.enter_class(scope, database, name, resource.route)
+        routed.owner, routed.request.phases.described = class_access
         if self._refusals is not None and self._refusals.active:
             self._refusals.check_class(database, name)
         return resource
@@ -190,7 +190,7 @@ class DataApi:
     async def _pin(self, routed: RoutedRequest, field: str) -> None:
         """Pin the request to a version of the schema, if the sender may enter the database.
 
-        Otherwise, on routes whose handler authorises each class, that handler refuses the request.
+        If the sender may not, the handler, which authorises each class, refuses the request.
         """
         version = parse_integer(field, HEADER, minimum=1, maximum=_MAX_VERSION)
         if self._former_schemas is None or not routed.route.is_pinnable:

@@ -111,7 +111,7 @@ class RouteTable:
         rights = RunRights(directory)
         jobs = Jobs(directory, rights, services.job_backend, cursors, ids, limit, followers)
         results = RunResults(directory, rights, services.job_backend, cursors, options.page_limit)
-        self._collections = {
+        self._collections_by_name = {
             b"jobs": _jobs(jobs, results),
             b"message-flows": _flows(
                 MessageFlows(directory, services.flows, ids, limit, followers)
@@ -129,7 +129,7 @@ class RouteTable:
 
     @property
     def routes(self) -> Iterable[Route]:
-        collections = self._collections.values()
+        collections = self._collections_by_name.values()
         below = [self._below_class, self._below_database, *(routes.below for routes in collections)]
         return (
             self._object,
@@ -152,8 +152,8 @@ class RouteTable:
         if not all(segments[2:]):
             raise _not_found()
         database, name = _decode_name(segments[2], "database"), segments[3]
-        if name in self._collections:
-            return _find_in_collection(self._collections[name], database, segments[4:])
+        if name in self._collections_by_name:
+            return _find_in_collection(self._collections_by_name[name], database, segments[4:])
         if count == _CLASS_SEGMENTS:
             route = self._below_database.get(name)
             if route is not None:

@@ -157,7 +157,7 @@ def _require_target(routed: RoutedRequest, target: Source) -> None:
     if target.kind == "stream":
         require_stream(routed, Scope.WRITE, target.name)
         return
-    # The query does not write on behalf of its creator, who would not own the objects.
+    # The query does not write on behalf of its creator: the objects are not the creator's own.
     routed.access.require(Scope.WRITE, routed.database, target.name)
     routed.access.require_changes(routed.database, target.name)
     if routed.access.meter.room <= 0:

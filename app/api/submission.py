@@ -56,8 +56,8 @@ def submit(
 ) -> Awaitable[Outcome]:
     """Execute a write; a retry under the same key gets the first response.
 
-    `refusal` replaces `PreconditionFailed` if the write is no retry; its condition matches no
-    object.
+    `refusal` is for a write whose condition no object can meet: it is raised, instead of
+    `PreconditionFailed`, unless the write is a retry.
     """
     operation = planned.operation
     assert not isinstance(operation, Get)

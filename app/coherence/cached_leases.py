@@ -30,7 +30,7 @@ _USABLE_SHARE: Final = 0.2
 The rest of the lease must suffice for the last write to reach its store: if the sketch is lost,
 nothing is cacheable for the length of a lease from then on, and this one began earlier. (While the
 sketch exists, fences would suffice.) So the share is small, and the settings determine how much
-time remains for the systems. Longer times would save little, as few writes call the sketch by now;
+time remains for the systems. Longer times would save little, as few writes still call the sketch;
 and a reader of whom this replica is not notified waits for the end of the lease."""
 
 _RELEASE_INTERVAL_S: Final = 0.25

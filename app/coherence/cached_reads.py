@@ -95,8 +95,8 @@ class CachedReads:
     async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
         """Return the filter of partitions, after adopting their layouts.
 
-        Clients use it for copies that no replica is asked for: caches may have copies of former
-        objects of a class that was dropped and created again.
+        Clients decide by it without asking a replica, and caches may have copies of former objects
+        of a class that was dropped and created again.
 
         Raises:
             SketchUnavailable: The sketch does not answer.

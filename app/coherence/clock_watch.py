@@ -83,7 +83,7 @@ class ClockWatch:
 
     def _was_set(self, reading: _Reading) -> bool:
         """Whether the clock is further ahead than possible; then restart from this reading."""
-        # Between request and answer, so that a slow answer does not look like a jump.
+        # It was read between request and answer, so a slow answer does not look like a jump.
         min_lead_us = reading.shown_us - reading.answered_at * _MAX_US_PER_S
         lead_us = reading.shown_us - reading.sent_at * _MAX_US_PER_S
         was_set = min_lead_us > self._lead_us + SET_US

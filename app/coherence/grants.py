@@ -57,7 +57,7 @@ class GrantCache:
         entry = self._entries.get(key)
         if entry is None or entry.route is not route:
             return None
-        # An upper bound by the sketch's clock: its answer came after the request.
+        # An upper bound of the time since the sketch's answer, which came after the request.
         elapsed_us = math.ceil((now_s - entry.requested_s) * 1_000_000)
         remaining_us = min(entry.grant.ttl_us - elapsed_us, ttl_us)
         if remaining_us <= 0 or remaining_us < _MIN_SHARE * ttl_us:

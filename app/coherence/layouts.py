@@ -3,8 +3,8 @@
 The sketch stores with each partition the layout of its keys. A replica with another layout in its
 routing model adopts its own before it reads or writes anything of the class: it replaces the old
 layout, if that is still stored, and invalidates the class if writes under the new layout could miss
-copies made under the old one. Any replica does this first, so a replica that dies after a schema
-change leaves nothing undone.
+copies made under the old one. The first replica to use the class does this, so one that dies after
+a schema change leaves nothing undone.
 """
 
 from __future__ import annotations

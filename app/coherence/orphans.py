@@ -26,7 +26,7 @@ __all__ = ["Recovery", "ResolvesWrites"]
 BATCH: Final = 100
 """Writes that are listed at a time, over all partitions."""
 _MIN_SHARE: Final = 10
-"""Writes of each partition that are listed at a time at least."""
+"""The smallest limit of the writes of one partition that are listed at a time."""
 _CONCURRENCY: Final = 16
 """Writes that are recovered at the same time."""
 

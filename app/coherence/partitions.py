@@ -77,9 +77,9 @@ class Partitions:
 
     def _dropped(self, partitions: list[Partition]) -> list[Partition]:
         """Return partitions without a class for a lease or longer."""
-        limit, existing = self._clock.monotonic() - self._lease_s, set(partitions)
+        cutoff, existing = self._clock.monotonic() - self._lease_s, set(partitions)
         return [
             partition
             for partition, missing_since in self._missing.items()
-            if missing_since <= limit and partition not in existing
+            if missing_since <= cutoff and partition not in existing
         ]

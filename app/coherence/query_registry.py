@@ -32,9 +32,9 @@ __all__ = ["AffectedQueries", "OnResultsChanged", "QueryRegistry", "ResultsChang
 _BATCH: Final = 5
 """Queries that are parsed before the event loop serves other tasks."""
 
-_MAX_ENDED_RATIO: Final = 2
-_MAX_ENDED: Final = 1_000
-"""Queries in an index that may no longer be registered, as a ratio, plus a constant."""
+_MAX_INDEX_RATIO: Final = 2
+_INDEX_SLACK: Final = 1_000
+"""An index larger than this multiple of the registered queries, plus the slack, is reread."""
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -136,7 +136,7 @@ class QueryRegistry:
         since = queries.sequence
         registrations = await self._sketch.registrations(partition, since)
         # The sketch does not report ended registrations: if there are too many, all are reread.
-        if len(queries.index) > _MAX_ENDED_RATIO * registrations.count + _MAX_ENDED:
+        if len(queries.index) > _MAX_INDEX_RATIO * registrations.count + _INDEX_SLACK:
             registrations = await self._sketch.registrations(partition, 0)
         if registrations.complete or registrations.sequence != since:
             # `_add` yields to the loop: two of them must not fill one index at the same time.

@@ -39,7 +39,7 @@ __all__ = ["PurgeFirst", "SketchGuard", "translating_sketch_errors"]
 _T = TypeVar("_T")
 
 _SYSTEM: Final = "the cache sketch"
-_END_RESULTS: Final = (EndResult.DONE, EndResult.CONTENDED)
+_ENDED_RESULTS: Final = (EndResult.DONE, EndResult.CONTENDED)
 _MAX_ATTEMPTS: Final = 10
 _ATTEMPTS_BEFORE_PAUSE: Final = 2
 """Attempts of a write to find the results that it may have changed, before it pauses registrations,
@@ -201,7 +201,7 @@ class SketchGuard:
                 self._report(partition, affected)
             if result is EndResult.CONTENDED and len(versions) == 1:
                 self._leases.avoid(partition, *versions)
-            if result in _END_RESULTS:
+            if result in _ENDED_RESULTS:
                 return tuple(changed)
             if result is EndResult.BEHIND:
                 await self.queries.catch_up(partition)

@@ -40,7 +40,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def confirm_name(question: str, name: str, *, yes: bool) -> None:
-    """Like `confirm`, but for a name to be typed, where one letter is pressed too easily."""
+    """Like `confirm`, but the name must be typed, as one letter is pressed too easily."""
     if yes:
         return
     _require_terminal()

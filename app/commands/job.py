@@ -229,14 +229,14 @@ def _follow_up(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait:
         print_document(run)
         return
     errors.print(f"Run {run['id']}")
-    result = run if run["state"] in ENDED else _follow(runs, run["id"])
-    print_reasons(result["state"], result.get("reasons", ()))
-    if out is not None and result.get("rows") is not None:
-        runs.save(result["id"], out)
-        errors.print(f"{result['rows']:,} rows: {out}")
+    ended_run = run if run["state"] in ENDED else _follow(runs, run["id"])
+    print_reasons(ended_run["state"], ended_run.get("reasons", ()))
+    if out is not None and ended_run.get("rows") is not None:
+        runs.save(ended_run["id"], out)
+        errors.print(f"{ended_run['rows']:,} rows: {out}")
     else:
-        print_document(result)
-    raise typer.Exit(EXIT[result["state"]])
+        print_document(ended_run)
+    raise typer.Exit(EXIT[ended_run["state"]])
 
 
 def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class Reconnection:
 
         Args:
             refused: Why the last one failed.
-            hint: How to resume by hand, printed if this is the end and something may be done.
+            hint: How to resume by hand; ends the error if something may be done already.
 
         Raises:
             ServiceRefused: The refusal is final, or lasts too long, or the service never answered.

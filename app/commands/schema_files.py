@@ -30,7 +30,7 @@ def read_schema(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def read_schemas(directory: Path) -> dict[str, dict[str, Any]]:
-    """Read the schemas in the files of a directory, by the databases that name the files."""
+    """Read the schemas in the files of a directory, by database, which each file is named after."""
     schemas: dict[str, dict[str, Any]] = {}
     for file in sorted(directory.iterdir()):
         if file.suffix in SUFFIXES and file.is_file():

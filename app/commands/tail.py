@@ -57,7 +57,7 @@ class _Follower:
     """Follows a feed over connections that can break.
 
     Attributes:
-        position: The position of the last change read; None before the first.
+        position: The position up to which it has read; None if it has not begun.
     """
 
     database: str
@@ -78,7 +78,7 @@ class _Follower:
                 reconnection.wait(end, self.hint())
 
     def hint(self) -> str:
-        """Return the option that reads the remaining changes, if any was read."""
+        """Return how to read the remaining changes, if any was read."""
         return resume_hint(after=self.position)
 
     def _connection(self, service: ServiceClient, reconnection: Any) -> Iterator[dict[str, Any]]:

@@ -144,7 +144,7 @@ class _Import:
         self.next += answer.get("next", 0)
 
     def hint(self) -> str:
-        """Return the options that import the remaining lines."""
+        """Return how to import the remaining lines."""
         return resume_hint(skip=self.next, import_id=self._ids.import_id)
 
     def report(self, *, json: bool) -> None:
@@ -256,7 +256,7 @@ class _Export:
                 return
 
     def hint(self) -> str:
-        """Return the option that exports the remaining objects, if any was exported."""
+        """Return how to export the remaining objects, if any was exported."""
         return resume_hint(**self._after())
 
     def _after(self) -> dict[str, str]:

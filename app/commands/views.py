@@ -52,9 +52,9 @@ def _run(url: str | None, key_file: Path | None, database: str, action: str, **f
     path = f"/views/{database}"
     with admin_service(url, key_file) as service:
         run = service.request("POST", f"{path}/{action}", params=flags)["run"]
-        result = _follow(service, path, run)
-    console.print(_report(result))
-    if result["wrong"] != result["repaired"]:
+        ended_run = _follow(service, path, run)
+    console.print(_report(ended_run))
+    if ended_run["wrong"] != ended_run["repaired"]:
         raise typer.Exit(1)
 
 

@@ -115,7 +115,7 @@ def _plain(text: str) -> Any:
     if text in _LITERALS:
         return _LITERALS[text]
     if _NON_FINITE.fullmatch(text):
-        _refuse(f"{text} is no number of JSON")
+        _refuse(f"{text} is not a JSON number")
     if _INTEGER.fullmatch(text):
         return _integer(text)
     if _FLOAT.fullmatch(text):

@@ -2,7 +2,7 @@
 
 A browser that holds its user's key (Basic), or that runs on this machine, sends requests for any
 page. Unsafe requests from another site are therefore refused: `Sec-Fetch-Site` (W3C Fetch Metadata)
-names the site, or `Origin` in browsers that lack it.
+identifies them, or `Origin` in browsers that do not send it.
 
 Without authentication, a page can also let its own name point at this machine (DNS rebinding), and
 then counts as the same site. The host of the request must therefore be this machine.
@@ -29,7 +29,7 @@ CONTENT_POLICY: Final = (
 """Pages load everything from this server; an answer that needs more sets its own policy."""
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_SAME_SITE: Final = frozenset({b"same-origin", b"none"})
+_TRUSTED_SOURCES: Final = frozenset({b"same-origin", b"none"})
 _SECURITY_HEADERS: Final = {
     b"content-security-policy": CONTENT_POLICY,
     b"x-content-type-options": b"nosniff",
@@ -78,7 +78,7 @@ def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
         return True
     site = headers.get(b"sec-fetch-site")
     if site is not None:
-        return site in _SAME_SITE
+        return site in _TRUSTED_SOURCES
     origin = headers.get(b"origin")
     if origin is None:
         return True
@@ -90,7 +90,7 @@ def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
 
 def is_own(headers: Mapping[bytes, bytes]) -> bool:
     """Whether Sec-Fetch-Site is absent, or names our site or the user as the source."""
-    return headers.get(b"sec-fetch-site", b"none") in _SAME_SITE
+    return headers.get(b"sec-fetch-site", b"none") in _TRUSTED_SOURCES
 
 
 def host_of(headers: Mapping[bytes, bytes]) -> str:

@@ -98,7 +98,7 @@ class Connections:
                 self._count(connection, awaited, sweeps + 1 if previous == awaited else 1)
 
     def _count(self, connection: PortConnection, awaited: Awaited, sweeps: int) -> None:
-        # Greater than, not equal: the first sweep can come at any time within its second.
+        # Greater, not equal: the first sweep can come less than a second after the wait began.
         if sweeps > self.limits.timeout(awaited[0]):
             connection.time_out(awaited[0])
         else:

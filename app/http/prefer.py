@@ -47,7 +47,7 @@ class Preferences:
 
     Attributes:
         minimal: Return no representation after a write.
-        representation: Return the whole object after a write, not only the written groups.
+        representation: Return the whole object after a write, not only the fields that it touched.
         consistency: Read from the systems (strong), or from the view (bounded).
         at_least: A position that the answer must include.
         applied: The value of Preference-Applied; empty if no preference was applied.

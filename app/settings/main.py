@@ -355,8 +355,8 @@ class JobSettings(BaseSettings):
     gpu: Literal["auto", "never", "always"] = Field(
         "auto",
         description="Whether private linkage uses a GPU of the worker's machine: if there is one"
-        " (`auto`), `never`, or `always`, without which the worker ends. Only if Spark runs on that"
-        " machine.",
+        " (`auto`), `never`, or `always`: without a GPU the worker then ends. Only if Spark runs on"
+        " that machine.",
     )
     jobs_dir: Path | None = Field(
         None,

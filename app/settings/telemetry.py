@@ -40,7 +40,7 @@ class TelemetrySettings(BaseSettings):
     )
 
     def exports(self, signal: Signal) -> bool:
-        """Whether a signal is exported, by our setting or by a standard variable."""
+        """Whether a signal is exported, by our setting or by a standard variable, if not empty."""
         standard = "OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
         return self.otlp_endpoint is not None or any(os.environ.get(name) for name in standard)
 

@@ -171,7 +171,7 @@ def flow_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Waiting times that were computed after batches."
     waits = histogram(registry, "portolan_flow_wait_seconds", about, _WAITS_S, "database")
 
-    def count_messages(event: FlowCounted) -> None:
+    def count_flow(event: FlowCounted) -> None:
         for name, number in event.counts.items():
             if name in counters:
                 counters[name].labels(event.database).inc(number)
@@ -180,7 +180,7 @@ def flow_handlers(registry: CollectorRegistry) -> Handlers:
         if event.wait_s is not None:
             waits.labels(event.database).observe(event.wait_s)
 
-    return {FlowCounted: count_messages}
+    return {FlowCounted: count_flow}
 
 
 def stream_handlers(registry: CollectorRegistry) -> Handlers:
@@ -195,12 +195,12 @@ def stream_handlers(registry: CollectorRegistry) -> Handlers:
     )
     refusals = counter(registry, "portolan_event_stream_refusals", about, "database", "limit")
 
-    def count_tuples(event: StandingQueriesCounted) -> None:
+    def count_query_events(event: StandingQueriesCounted) -> None:
         for name, number in event.counts.items():
             counters[name].labels(event.database).inc(number)
 
     return {
-        StandingQueriesCounted: count_tuples,
+        StandingQueriesCounted: count_query_events,
         EventStreamAppended: lambda e: tuples.labels(e.database).inc(e.tuples),
         EventStreamRefused: lambda e: refusals.labels(e.database, e.limit).inc(),
     }

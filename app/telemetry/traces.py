@@ -1,7 +1,7 @@
 """Spans of requests, of store calls within them, and of requests to caches (W3C Trace Context).
 
 Only this module knows of tracing: spans are built from the same observations as metrics, and the
-context of the observing task tells their request.
+context of the observing task identifies their request.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Traces:
 
     Attributes:
         _export: Takes a function that makes spans, without waiting.
-        _ratio: Share of the sampled requests, of those whose callers do not decide.
+        _ratio: Share of requests that are sampled, of those whose callers do not decide.
     """
 
     _export: Callable[[MakeSpans], None]

@@ -138,7 +138,7 @@ async def _text(request: Request) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise HttpError(INVALID, "The rules are no text in UTF-8.") from None
+        raise HttpError(INVALID, "The rules are not text in UTF-8.") from None
     if "\0" in text:
         raise HttpError(INVALID, "The rules hold the character NUL.")
     return text

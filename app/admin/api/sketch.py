@@ -22,7 +22,7 @@ Sketch = Annotated[
 async def describe_sketch(caches: Sketch, database: OfDatabase = None) -> dict[str, Any]:
     """Describe the cache sketch class by class, and the caches that are purged.
 
-    At most 1000 classes are shown; ``database`` selects those of one. The time does not depend on
-    the number of objects.
+    At most 1000 classes are shown; ``database`` selects those of one database. The time does not
+    depend on the number of objects.
     """
     return await caches.overview(database)

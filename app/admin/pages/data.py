@@ -135,7 +135,7 @@ def _condition_pairs(pairs: Pairs) -> Pairs:
     """Return the parameters that are not the page's own; raises `Invalid` for a non-condition."""
     conditions = [pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]
     if refused := [
-        Location(name, "is no condition") for name, _ in conditions if name in _NOT_CONDITIONS
+        Location(name, "is not a condition") for name, _ in conditions if name in _NOT_CONDITIONS
     ]:
         raise Invalid("The page shows objects that meet conditions.", locations=refused)
     return conditions

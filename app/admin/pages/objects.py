@@ -117,7 +117,7 @@ async def _object(
     problem: dict[str, Any] | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """Show an object as it is; after a problem, with the typed text and the ETag of its object.
+    """Show an object as it is; after a problem, with the typed text and the ETag that it is for.
 
     The typed text is shown even if the object cannot be read.
     """

@@ -192,7 +192,7 @@ class _DryRun:
 
     @property
     def gone(self) -> list[str]:
-        """Name the classes that the schema would drop."""
+        """Name the classes in force that the new schema lacks."""
         removed = (difference for difference in self.differences if difference.kind == "removed")
         return [
             difference.node

@@ -53,7 +53,7 @@ def _path(node: str) -> tuple[str, ...]:
 
 
 def _first_node(nodes: dict[str, Any]) -> str:
-    """Choose the first node to show: a field that its class does not place, else a scored one."""
+    """Choose the first node to show: a field on another system than its class, or a scored one."""
     fields = [name for name in nodes if "." in name]
     split_off = [
         name for name in fields if nodes[name]["system"] != nodes[name.split(".")[0]]["system"]

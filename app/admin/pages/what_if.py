@@ -20,7 +20,7 @@ __all__ = ["PAGE"]
 router = page_router()
 _SPAN: Final = 6.0
 """A slider spans a 64th to 64 times the current value, in octaves."""
-_MAX_SLIDERS: Final = 40
+_MAX_ANNOTATIONS: Final = 40
 """Annotations with sliders on a page: the first ones of a schema."""
 
 
@@ -96,7 +96,7 @@ def _metric_annotations(
 def _annotation_sliders(
     annotations: list[tuple[str, str, dict[str, Any]]],
 ) -> Iterator[dict[str, Any]]:
-    for node, pointer, annotation in annotations[:_MAX_SLIDERS]:
+    for node, pointer, annotation in annotations[:_MAX_ANNOTATIONS]:
         for member in ("weight", "goal"):
             if annotation.get(member):
                 yield {

@@ -87,7 +87,7 @@ class FlowCounts(ResponseModel):
 
 
 class FlowAttribute(ResponseModel):
-    """A partitioning attribute: by its value, or by its case in a switch."""
+    """An attribute whose value, or case in a switch, all messages of a partition share."""
 
     attribute: str
     by: Literal["value", "list", "range"]

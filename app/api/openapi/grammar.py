@@ -266,10 +266,8 @@ GRAMMAR: Final[dict[str, Any]] = {
             "max_lag": {"type": "integer", "minimum": 1, "maximum": MAX_LAG_LIMIT},
             "into": {
                 "oneOf": [
-                    _into(
-                        "stream", "Attributes of the stream, with the attributes of their values."
-                    ),
-                    _into("class", "Fields of the class, with the attributes of their values."),
+                    _into("stream", "The attribute of a result for each attribute of the stream."),
+                    _into("class", "The attribute of a result for each field of the class."),
                 ],
                 "description": "An additional target of results.",
             },

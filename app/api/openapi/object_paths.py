@@ -129,7 +129,7 @@ def _collection() -> dict[str, Any]:
     objects = {"type": "array", "maxItems": 1000, "items": ref("schemas", "Object")}
     one_or_many = {"schema": {"oneOf": [ref("schemas", "Object"), objects]}}
     post["requestBody"] = {"required": True, "content": {JSON: one_or_many}}
-    summary = "Find objects by ids, or by a query; paths are also parameters: year.ge=1970"
+    summary = "Find objects by ids, or by a query; conditions are also parameters: year.ge=1970"
     listing = reads(("listObjects", "headObjects"), summary, answers, parameters, (*ALWAYS, 422))
     return {**listing, "post": post, **_filtered_writes()}
 
@@ -137,7 +137,7 @@ def _collection() -> dict[str, Any]:
 def _filtered_writes() -> dict[str, Any]:
     parameters = ("filter", "all", "allowScan", "lastId", "dryRun", "idempotencyKey")
     answers, problems = {200: in_json("WriteSummary")}, (*ALWAYS, 422, 507)
-    objects = "all objects that meet conditions; paths are also parameters: year.ge=1970"
+    objects = "all objects that meet conditions, also given as parameters: year.ge=1970"
     patch_answers = {
         200: either("WriteSummary", "StoredObject", *_WRITE_HEADERS),
         201: created_object(*_WRITE_HEADERS, "Location"),

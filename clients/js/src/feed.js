@@ -1,4 +1,4 @@
-// The change feed: every write once, after a position; reconnects after a lost connection.
+// The change feed: every write after a position; reconnects after a lost connection.
 import { BrokenReply, Problem, Unreachable } from "./problems.js";
 import { withParameters } from "./requests.js";
 import { pausesS, sleep } from "./retries.js";

@@ -140,7 +140,7 @@ type Put<New, F> = { [K in keyof New as K extends F | "id" ? K : never]: New[K] 
  */
 export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
   constructor(baseUrl: string, database: string, options?: Options);
-  /** With `known`, an earlier read of the same object and fields, only a change is transferred; else a RangeError. */
+  /** With `known`, an earlier read, only a change is transferred; a `RangeError` if it is of something else. */
   get<C extends Name<D>, F extends Fields<D, C> = Fields<D, C>>(
     className: C,
     id: string,
@@ -151,7 +151,7 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
     ids: Iterable<string>,
     how?: { fields?: F[]; freshness?: Freshness },
   ): Promise<{ items: Selected<Member<D, C, "object">, F>[]; missing: string[] }>;
-  /** Replaces an object, or exactly the given fields of it; `ifNoneMatch: "*"`: it must not exist. */
+  /** Creates or replaces an object, or sets exactly some fields; `ifNoneMatch: "*"`: it must not exist. */
   put<C extends Name<D>, F extends Fields<D, C> = Fields<D, C>>(
     className: C,
     id: string,
@@ -164,7 +164,7 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
     value: Member<D, C, "new">,
     how?: WriteOptions,
   ): Promise<Written<Member<D, C, "object">>>;
-  /** Patches an object by a merge patch (RFC 7396), or by an array, a JSON Patch (RFC 6902); `upsert` creates it. */
+  /** Patches an object: a merge patch (RFC 7396) or a JSON Patch array (RFC 6902); `upsert` creates it if absent. */
   patch<C extends Name<D>>(
     className: C,
     id: string,

@@ -37,7 +37,7 @@ _TRANSIENT: Final = frozenset({408, 429, 502, 503, 504})
 """Statuses after which the feed reconnects: the service's, and a proxy's that has lost it."""
 
 MAX_EVENT_BYTES: Final = 128 * 2**20
-"""The service's events have at most two objects."""
+"""Limit of an event; the service's events have at most two objects."""
 
 _FIRST_PAUSE_S: Final = 0.25
 _MAX_PAUSE_S: Final = 10.0

@@ -204,7 +204,7 @@ def update(
 ) -> Call[Written]:
     """Change an object by operators that its store applies: ``{"stock": {"inc": -1}}``.
 
-    With `upsert` an object that does not exist is created, by operators on its defaults.
+    With `upsert` an object that does not exist is created: the operators change its defaults.
 
     Raises:
         Conflict: The result would break a bound of the field; nothing was done.
@@ -233,7 +233,7 @@ def patch_by(
 
     Raises:
         Invalid: The fields are not those of a unique constraint, or the patch changes them.
-        NotUnique: Another object has unique values of the new one.
+        NotUnique: Another object has other unique values of the new one.
     """
     headers = _write_headers(JSON, idempotency_key, representation=representation)
     return _write("PATCH", _key_path(class_name, key), headers, changes, _parse_created)

@@ -122,7 +122,7 @@ def commit(
     *,
     idempotency_key: str | None = None,
 ) -> Call[list[Result]]:
-    """Execute all writes if none of `reads` has changed, else none of them.
+    """Execute all writes if none of `reads` has changed, else none.
 
     Raises:
         TransactionAborted: An object that was read has changed.

@@ -24,7 +24,7 @@ _Key: TypeAlias = tuple[str, str, tuple[str, ...] | None]
 class Transaction:
     """One attempt: it reads each resource once, and collects the writes.
 
-    It cannot read an object that it has written: read first.
+    It does not see its own writes: read first.
 
     Args:
         is_repeated: Whether an earlier attempt was aborted.

@@ -44,14 +44,14 @@ export async function load(address, controller, timeout = TIMEOUT_MS) {
   }
 }
 
-let latestRequest = new AbortController();
+let latestController = new AbortController();
 
 /** Fetches a page, and replaces the elements with some ids; a later call wins. */
 export async function renew(address, ids) {
-  latestRequest.abort();
-  const request = (latestRequest = new AbortController());
-  const { page, reason } = await load(address, request);
-  if (request !== latestRequest) return;
+  latestController.abort();
+  const controller = (latestController = new AbortController());
+  const { page, reason } = await load(address, controller);
+  if (controller !== latestController) return;
   report(reason);
   for (const id of ids) document.getElementById(id)?.toggleAttribute("data-stale", Boolean(reason));
   if (!reason) replace(page, ids);
