@@ -50,20 +50,20 @@ def allocate(workload: Workload, objective: Objective, limit_s: float) -> Alloca
     if (count := variables(workload, objective)) > MAX_VARIABLES:
         detail = f"makes a program of {count:,} variables; {MAX_VARIABLES:,} are the limit"
         raise Invalid("The workload is too large.", locations=[Location("", detail)])
-    minimum = solve(workload, objective, limit_s)
-    if minimum.is_infeasible:
+    solution = solve(workload, objective, limit_s)
+    if solution.is_infeasible:
         raise DoesNotFit(
             f"No way to divide the processes fits: they need {_mb(_required_mb(workload))} of"
             f" {_mb(_available_mb(workload))}, but in pieces that do not fit the machines."
         )
     greedy_allocation = greedy(workload, objective)
-    solved = None if minimum.values is None else allocation_of(workload, minimum.values)
+    solved = None if solution.values is None else allocation_of(workload, solution.values)
     candidates = [candidate for candidate in (solved, greedy_allocation) if candidate is not None]
     if not candidates:
         raise DoesNotFit(f"No allocation was found within {limit_s:g} s; there may be one.")
     best = min(candidates, key=lambda candidate: workload.value(candidate, objective))
     value = workload.value(best, objective)
-    return Allocated(best, value, minimum.bound, best is not solved, minimum.solved_s)
+    return Allocated(best, value, solution.bound, best is not solved, solution.solved_s)
 
 
 def _check_memory(workload: Workload) -> None:

@@ -34,7 +34,7 @@ MAX_CLASSES: Final = 1_000
 def owned_until(
     times: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any], now: datetime
 ) -> dict[str, str]:
-    """Return when each class without its former owner field lost it, in RFC 3339.
+    """Return for each class that has lost its owner field when it did, in RFC 3339.
 
     Dropped classes count too: a later class of the same name may have no owner field.
 
@@ -54,9 +54,9 @@ def had_owners_until(times: Mapping[str, datetime], class_name: str) -> datetime
 
 
 def changes_open_at(until: datetime) -> datetime:
-    """Return the time from which every new change certainly was made without owners.
+    """Return the time from which every new change was certainly made without owners.
 
-    A subscriber that started earlier could miss changes that may be older than they appear.
+    A subscriber that started earlier would miss the changes that may be older than their times.
     """
     # One skew is for `was_made_after`, the other for a system whose clock is behind ours.
     return until + 2 * MAX_CLOCK_SKEW

@@ -175,7 +175,7 @@ class _RelayWorker:
     async def _start_generation(self) -> None:
         """Start a new generation of all feeds, before anything is appended."""
         # The clock of a server that takes over may be behind: its stream ids could precede
-        # positions that subscribers have reached, who would never see the changes.
+        # positions that subscribers have reached, so that they would never see the changes.
         for database in self._routes.databases():
             await self._feed.start_generation(database)
         self._rolled_back = False

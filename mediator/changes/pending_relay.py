@@ -86,7 +86,7 @@ class PendingRelay:
             raise refusal
         if overflowing:  # the store may have dropped reports
             self.sweep_soon()
-        # A second time: the store has reported records that have more changes again.
+        # A second time: the store reports again the records that have more changes.
         self.complete = self._enqueue() and self._unfinished.isdisjoint(self._queue)
         return relayed
 

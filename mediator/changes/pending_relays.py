@@ -249,7 +249,9 @@ class _FeedRelay(_StoreRelay):
         since, batches = self._lost[database]
         if self._clock.monotonic() - since > _MAX_LOST_S:
             await self._feed.start_generation(database)
-            reason = "the feed was away for too long to have what it has lost appended again"
+            reason = (
+                "the feed was unavailable for too long: its lost changes cannot be appended again"
+            )
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
             batches.clear()
         while batches:

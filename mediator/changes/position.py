@@ -43,7 +43,7 @@ class FeedPosition:
         match = _FORM.fullmatch(_decoded(text)) if len(text) <= _MAX_LENGTH else None
         if match is None:
             locations = [Location(name, "must be a position that the feed has given")]
-            raise Invalid("This is no position of a feed.", locations=locations)
+            raise Invalid("This is not a position of a feed.", locations=locations)
         return cls(match[1], tuple(match[2].split(",")[1:]))
 
     def advanced(self, partition: int, id_: str) -> Self:

@@ -28,8 +28,8 @@ class RecentChanges:
 
     Args:
         keep_s: How long changes are kept, in seconds.
-        max_changes: How many are kept.
-        max_bytes: Total size of their documents, in bytes.
+        max_changes: How many are kept at most.
+        max_bytes: Maximum total size of their documents, in bytes.
     """
 
     def __init__(

@@ -184,7 +184,7 @@ class LeasedAcknowledging:
     """Decides which writes may be acknowledged only under this replica's lease.
 
     These are writes that initially only this replica can relay, to classes with a copy: answers
-    from the copy state its age and could not account for them. Implements
+    from the copy state its age, which could not account for them. Implements
     `mediator.operations.calls.Acknowledging`.
     """
 
@@ -207,5 +207,5 @@ class LeasedAcknowledging:
     def _has_copy(self, fragment: Fragment) -> bool:
         database = self._model().by_id.get(fragment.database_id)
         route = database.classes.get(fragment.class_name) if database else None
-        # Another replica may have created a class with a copy that is unknown here.
+        # A class that is unknown here may have been created by another replica, with a copy.
         return route is None or route.copy is not None

@@ -46,7 +46,7 @@ SLIDE: Final = "_slide"
 """Internal columns: fields cannot have their names, as field names begin with a letter."""
 
 REPLACED: Final = f"{quoted(BATCH)} >= $1 OR {quoted(UNTIL)} <= $2"
-"""Matches obsolete tuples in batch number $1, whose first slide is $2."""
+"""Matches the tuples that are obsolete as of batch number $1, whose first slide is $2."""
 
 _TYPES: Final[Mapping[ValueType, str]] = {
     ValueType.INTEGER: "bigint",

@@ -124,7 +124,7 @@ class _Reader:
 
     def _reason(self, name: str) -> str:
         if name not in self._types:
-            return "is no attribute of the stream" + did_you_mean(name, self._types)
+            return "is not an attribute of the stream" + did_you_mean(name, self._types)
         if declared := self._declared.get(name):
             return f"must be of type {declared}, or null; a whole number has 64 bits"
         return "must be a string, a number, a boolean or null; a whole number has 64 bits"

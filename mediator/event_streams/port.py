@@ -138,7 +138,7 @@ class EventStreams(Protocol):
         """Store a stream; false if its name is taken.
 
         Raises:
-            Conflict: The database has `most` streams already.
+            Conflict: The database already has `limit` streams.
         """
 
     async def databases(self, among: Collection[str]) -> set[str]:
@@ -211,7 +211,7 @@ class EventStreams(Protocol):
         """
 
     async def consumed(self, key: StreamKey, consumer: str, number: int) -> None:
-        """Record the progress of a consumer, so that a full stream waits for it.
+        """Record the progress of a consumer: appends are refused while it is too far behind.
 
         A consumer without progress reports for a minute does not count.
         """

@@ -246,7 +246,7 @@ class BatchExecution:
     async def _join(self, join: Join, values: MessageValues) -> SizedValue:
         rows = values[join.source]
         if not isinstance(rows, list):
-            raise Invalid(f"/{join.source} is joined with, and is no list.")
+            raise Invalid(f"/{join.source} is joined with, but is not a list.")
         criteria = fill(join.on, values).value
         for number, row in enumerate(rows):
             if number % _JOIN_SLICE == 0:

@@ -203,7 +203,7 @@ class MessageQueue(Protocol):
     async def put_flow(
         self, key: FlowKey, document: Mapping[str, Any], bound_s: float, limit: int
     ) -> bool:
-        """Store a flow with its latency bound; false if its database has `most` already."""
+        """Store a flow with its latency bound; false if its database already has `limit`."""
 
     async def flows(self) -> set[FlowKey]:
         """Return all flows."""
@@ -246,7 +246,8 @@ class MessageQueue(Protocol):
         """Hand out no batches for some time; messages are queued as before.
 
         Returns:
-            False if the flow was already paused, which now lasts as this pause; None: no such flow.
+            False if the flow was already paused: it now is until the end of this pause; None: no
+            such flow.
         """
 
     async def resume(self, key: FlowKey) -> bool:

@@ -21,7 +21,7 @@ from mediator.query.json_node import Node
 __all__ = ["MAX_URL_LENGTH", "UrlTemplate", "read_url"]
 
 MAX_URL_LENGTH: Final = 8_000
-"""In characters, which RFC 9110, section 4.1, recommends every server to support."""
+"""In characters; RFC 9110, section 4.1, recommends that servers support at least as many."""
 
 _NAME_EXPRESSION: Final = r"\{[^{}/?#&=%]+\}"
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")

@@ -40,8 +40,8 @@ def choose_partitions(rows: Mapping[int, int], amount: int) -> Sequence[int]:
         if count <= remaining:
             chosen.append(partition)
             remaining -= count
-    # A partition larger than the remainder is nearer to it than none if smaller than twice the
-    # remainder.
+    # Adding a partition larger than the remainder comes closer to the amount than adding none if it
+    # is smaller than twice the remainder.
     unchosen = [partition for partition in rows if partition not in chosen]
     smallest = min(unchosen, key=lambda partition: (rows[partition], partition), default=None)
     if smallest is not None and rows[smallest] < 2 * remaining:

@@ -99,7 +99,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class DuplicationOrder:
-    """Splits start, end or cancel a parallel track; cancelled, the sender gets everything again."""
+    """Splits start, end or cancel a parallel track; if cancelled, the sender owns all again."""
 
     kind: Literal["duplicate-partitions", "delete-partitions", "stop-duplication"]
     relocation: int

@@ -27,7 +27,7 @@ _RESTORE_PAGE: Final = 5_000
 """Entries of a log read at once to restore a state."""
 
 _MAX_WAITING: Final = 64
-"""Frames in a queue above which a split stops reading."""
+"""Frames in a queue at which a split stops reading."""
 
 _WAIT_S: Final = 1.0
 _RETRY_S: Final = 0.05

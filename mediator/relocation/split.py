@@ -144,7 +144,7 @@ class Split:
         return self.latest_s - self.layout.lateness_s
 
     def send_watermark(self) -> None:
-        """Send workers the watermark, if it has advanced."""
+        """Send the watermark to all workers, if it has advanced."""
         if self.watermark_s > self.sent_s:
             self.sent_s = self.watermark_s
             for worker in self.layout.workers:

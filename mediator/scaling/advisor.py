@@ -33,7 +33,7 @@ _KINDS: Final[Mapping[str, tuple[Metric, Metric]]] = {
 }
 
 # docs/papers/wattdb.md, section 2: stateless capacity starts in seconds, capacity with data only
-# after moving them.
+# once the data have been moved.
 _SERVICE_AHEAD_S: Final = 300.0
 _SYSTEM_AHEAD_S: Final = 1800.0
 _HALVING_GROWTH: Final = 2.0

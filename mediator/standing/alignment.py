@@ -30,8 +30,8 @@ class InputPage(NamedTuple):
 def aligned(pages: Sequence[InputPage], watermark_s: float) -> list[LoggedTuple]:
     """Merge pages of inputs by time; each input keeps its order.
 
-    If more of an input is waiting, later tuples of other inputs wait as well: they would raise the
-    watermark above tuples not read yet.
+    If more of an input is waiting, tuples of other inputs that are later than its page also wait:
+    they would raise the watermark above tuples not read yet.
 
     Args:
         pages: One per input.

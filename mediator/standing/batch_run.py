@@ -20,9 +20,9 @@ from mediator.standing.runtime import Result, Runtime
 
 __all__ = ["MAX_PAIRS", "BatchRun"]
 
-_MAX_STEPS: Final = 20_000
-_MAX_RESULTS: Final = 2_000
-_MAX_BYTES: Final = 2**21
+_BATCH_STEPS: Final = 20_000
+_BATCH_RESULTS: Final = 2_000
+_BATCH_BYTES: Final = 2**21
 """Bounds after which a batch ends with the current tuple."""
 
 MAX_PAIRS: Final = 200_000
@@ -70,9 +70,9 @@ class BatchRun:
         watermark_s = self._runtime.watermark_s
         for item in tuples:
             if (
-                self._steps >= _MAX_STEPS
-                or self._count >= _MAX_RESULTS
-                or self._bytes >= _MAX_BYTES
+                self._steps >= _BATCH_STEPS
+                or self._count >= _BATCH_RESULTS
+                or self._bytes >= _BATCH_BYTES
             ):
                 return
             self.last_numbers[item.stream] = max(item.number, self.last_numbers.get(item.stream, 0))

@@ -27,8 +27,8 @@ def closed_class(stored: StoredQuery, database: DatabaseRoute) -> str | None:
     into = destination_of(stored.document)
     if into is None:
         return None
-    sources = {into.target, *map(Source.of, stored.relations)}
-    names = {source.name for source in sources if source.kind == "class"} - stored.administered
+    involved = {into.target, *map(Source.of, stored.relations)}
+    names = {item.name for item in involved if item.kind == "class"} - stored.administered
     barring = (name for name in sorted(names) if _had_owners(database, name, stored.created))
     return next(barring, None)
 

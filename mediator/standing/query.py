@@ -84,11 +84,11 @@ def feeds_itself(query: StandingQuery, other_queries: Iterable[StandingQuery]) -
         return False
     queries, reached = [query, *other_queries], {query.into.target}
     while more := {
-        feeder.into.target
-        for feeder in queries
-        if feeder.into is not None
-        and not reached.isdisjoint(feeder.sources.values())
-        and feeder.into.target not in reached
+        reader.into.target
+        for reader in queries
+        if reader.into is not None
+        and not reached.isdisjoint(reader.sources.values())
+        and reader.into.target not in reached
     }:
         reached |= more
     return not reached.isdisjoint(query.sources.values())

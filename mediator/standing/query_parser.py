@@ -134,7 +134,7 @@ def _check_retention(
         if source.kind == "stream" and window_s > streams[source.name].retention_s:
             retention_s = streams[source.name].retention_s
             node.error(
-                f"must be {retention_s:g} at most: {source.name} keeps tuples for so many seconds"
+                f"must be {retention_s:g} at most: {source.name} keeps tuples for that many seconds"
             )
 
 

@@ -216,7 +216,7 @@ class StandingResults(Protocol):
     """The shared state of all standing queries. Every method raises `Unavailable`."""
 
     async def put_query(self, key: QueryKey, query: StoredQuery, limit: int) -> bool:
-        """Store a query; false if its database already has `most`."""
+        """Store a query; false if its database already has `limit`."""
 
     async def databases(self) -> set[str]:
         """Return the databases that have or had standing queries."""
@@ -267,7 +267,8 @@ class StandingResults(Protocol):
         """Request a pause.
 
         Returns:
-            False if a pause was requested before, which now lasts as this one; None: no such query.
+            False if the query was already paused: it now is until the end of this pause; None: no
+            such query.
         """
 
     async def resume(self, key: QueryKey) -> bool:

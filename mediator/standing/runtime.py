@@ -94,7 +94,7 @@ class Runtime:
             pass
 
     def activation(self, plan: Plan) -> Iterator[None]:
-        """Activate a plan step by step; no tuple may be fed before the last step."""
+        """Activate a plan step by step; no tuple may be fed before all steps are done."""
         if any(query.window_s > self._retention_s for query in plan.workload.joins):
             raise ValueError("a query has a window longer than the retention")
         former = self._rules.stores

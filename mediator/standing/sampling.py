@@ -84,7 +84,7 @@ class Sampling:
         self._results_before, self._sent_before = runtime.results.copy(), runtime.sent.copy()
 
     def statistics(self, joins: Iterable[Join]) -> Statistics:
-        """Return the measurements; a tuple is assumed to find one partner in unmeasured pairs."""
+        """Return the measurements; tuples are assumed to find one partner in unmeasured pairs."""
         queries = list(joins)
         relations = {name for join in queries for name in join.relations}
         rates = {name: self.rates.get(name, _ASSUMED_RATE) for name in relations}

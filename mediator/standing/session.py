@@ -198,7 +198,7 @@ class Session:
 
     async def _resume(self) -> bool:
         """Execute some tuples that a query missed; return whether a query is resuming."""
-        resuming = (id_ for id_, behind in self._needs.behind.items() if behind.name == RESUMING)
+        resuming = (id_ for id_, state in self._needs.behind.items() if state.name == RESUMING)
         if self._catch_up is None and (id_ := next(resuming, None)) is not None:
             self._catch_up = await self._open_catch_up(id_)
         if (catch_up := self._catch_up) is None:

@@ -249,7 +249,7 @@ class _Session:
             return
         loaded = self._evaluation.routes.items()
         if route is None or not all(
-            _read_alike(old, route.classes.get(name)) for name, old in loaded
+            _are_read_alike(old, route.classes.get(name)) for name, old in loaded
         ):
             raise _OutOfDate
         self._route = route
@@ -300,7 +300,7 @@ def _reason(error: Invalid) -> str:
     return f"The schema no longer allows the view: {first.pointer} {first.detail}."
 
 
-def _read_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
+def _are_read_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
     """Whether two routes of a class read the same from the feed."""
     return one is other or (
         other is not None and one.schema == other.schema and _storage_of(one) == _storage_of(other)

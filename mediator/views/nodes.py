@@ -1,7 +1,7 @@
 """The nodes of a view's network (Rete): each consumes changes of tuples and emits changes.
 
 A change is a tuple with a count, negative for removals: tuples form a multiset everywhere in the
-network. A node emits a generator, so that each tuple passes the whole network before the next.
+network. A node returns a generator, so that each tuple passes the whole network before the next.
 """
 
 from __future__ import annotations

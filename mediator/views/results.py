@@ -122,7 +122,7 @@ class ViewResults(Protocol):
     async def put_view(
         self, key: ViewKey, view: View, limit: int, created: datetime = EPOCH
     ) -> bool:
-        """Store a view; false if its database already has `most`."""
+        """Store a view; false if its database already has `limit`."""
 
     async def databases(self) -> set[str]:
         """Return the databases that have or had views."""

@@ -77,7 +77,7 @@ class SketchClock:
 
     def __init__(self, max_age_s: float) -> None:
         self._retention_s = max_age_s + LATE_S
-        self._bounds = deque[_Bound]()
+        self._bounds = deque[_Bound]()  # the highest first
         self._watched_since = math.inf
         self._last_noted = -math.inf
 

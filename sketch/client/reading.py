@@ -166,7 +166,8 @@ class CachedReader:
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
         """Decide who may answer (docs/protocol.md, "The client").
 
-        A response that was current Δ ago is within the bound, whatever its source and filters.
+        A response that was current Δ ago is within the bound, whatever its source and whatever the
+        filters contain.
         """
         now = self._clock()
         current = self._keeper.usable()

@@ -143,7 +143,7 @@ class QueryRegistrations:
         sequence: Changes with each registration, and when the sketch is lost.
         count: Their number.
         numbers: The keys that the caller lacks, with the numbers of their registrations.
-        complete: Whether `numbers` has all of them.
+        complete: Whether `numbers` has all registered queries.
     """
 
     sequence: int
@@ -250,7 +250,7 @@ class SketchPartitionState:
         purges: Keys that must be purged, now or later.
         purges_due: Purges that are due and that no replica is sending.
         first_purge_us: When the first purge is due; None: there are no purges.
-        bytes: Its memory in Redis, estimated by samples; None: unknown, in memory.
+        bytes: Its memory in Redis, estimated by samples; None for a sketch in memory.
     """
 
     partition: Partition

@@ -58,7 +58,7 @@ class WaitingKeys:
         self._tickets.pop(key, None)
 
     def event(self, now: float) -> PurgesWaiting:
-        """Return the event of the waiting keys; keys count as repeated once."""
+        """Return the event of the waiting keys; each repetition is counted in one event only."""
         while self._entries:
             key, (taken_s, _) = next(iter(self._entries.items()))
             if now - taken_s < _RETENTION_S:

@@ -207,7 +207,8 @@ class Learner(Adaptive[LearnerSettings]):
 _NO_TTL: Final = TtlProposal(0.0)
 
 _LONG_SHARE: Final = 0.1
-"""If the filter holds a key for this share of its best TTL, no longer TTL is granted."""
+"""If the filter holds a key for longer than this share of its best TTL, no TTL beyond that time is
+granted."""
 
 
 def _model(key_rates: KeyRates, settings: LearnerSettings) -> Belief:

@@ -231,9 +231,9 @@ class ClassRates:
         """Return the rates of a key that this replica does not remember."""
         if (of_key := peers.keys.get(key)) is not None:
             return KeyRates(of_key[0], of_key[0], of_key[1], of_key[1] > 0)
-        keys = max(len(self.keys), 1)
-        misses = (self.misses.per_s(now_s) + peers.misses) / keys
-        writes = (self.writes.per_s(now_s) + peers.writes) / keys
+        key_count = max(len(self.keys), 1)
+        misses = (self.misses.per_s(now_s) + peers.misses) / key_count
+        writes = (self.writes.per_s(now_s) + peers.writes) / key_count
         # A new key has not been written; a forgotten one may have been.
         return KeyRates(misses, misses, writes, self.keys.full and writes > 0)
 

@@ -1,4 +1,4 @@
-"""Checks a trace against docs/protocol.md: how stale reads are by VIS, which holds, and ACK."""
+"""Checks a trace against docs/protocol.md: how stale its reads are by VIS and by ACK."""
 
 from __future__ import annotations
 

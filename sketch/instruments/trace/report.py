@@ -20,7 +20,7 @@ class StaleRead:
 
     Attributes:
         line: Line of the read.
-        late_us: How long after a newer version had been seen it began.
+        late_us: How long it began after a newer version had been seen, in microseconds.
         seen_line: The operation that first showed a newer version: an acknowledged write, or
             another read.
         missed_line: The write that was missed; None if it is not in the trace.

@@ -35,7 +35,8 @@ local function leave(key)
   count(packed, -1, 0)
 end
 
--- Removes expired keys, at most `most` of either kind. The purges owed of a key end with its copies; after a loss, with all possible copies.
+-- Removes expired keys, at most `most` of either kind. The purges owed of a key end with its last
+-- copy; after a loss, not before all copies that may exist have expired.
 local function expire(most)
   local stale = call('ZRANGEBYSCORE', STALE, '-inf', now, 'LIMIT', 0, most)
   for _, key in ipairs(stale) do

@@ -19,9 +19,9 @@ local run_id, claim, nonce = ARGV[1], ARGV[2], ARGV[3]
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
--- After a loss: until when nothing is cacheable, and until when the filter is full; the longest TTL
--- ever promised; the registration sequence; until when results count as requested (false: they do
--- not), so that no write lease is cached.
+-- Until when nothing is cacheable, and until when the filter is full, both after a loss; the longest
+-- TTL ever promised; the registration sequence; until when results count as requested (false: they
+-- do not), so that no write lease is cached.
 local known_run, uncacheable, saturated, longest, registrations, requested = unpack(call('HMGET',
   META, 'run_id', 'uncacheable', 'saturated', 'longest', 'registrations', 'requested'))
 uncacheable, saturated = tonumber(uncacheable or 0), tonumber(saturated or 0)
