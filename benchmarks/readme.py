@@ -45,7 +45,7 @@ def in_full(reports: Sequence[Mapping[str, Any]]) -> str:
 
 
 def in_short(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Render the worst result of each report: the furthest below its bar, or the nearest to it."""
+    """Render the worst result of each report: the furthest short of its bar, or nearest to it."""
     if not reports:
         return _NO_FIGURES
     return _SUMMARY_HEAD + "".join(map(_worst, reports))

@@ -102,7 +102,7 @@ def _arrival_result(
 
 _SINK: Final = OtlpSink()
 _REQUESTS: Final = Counter[str]()
-"""The spans in the receiver's process, and their count."""
+"""In the receiver's process: requests with spans, by the name of the instance."""
 
 
 def _listen() -> str:

@@ -28,7 +28,7 @@ def result_id(*names: str) -> str:
 def result_ids(*names: pa.ChunkedArray) -> pa.Array:
     """Return the ids of rows whose names are in Arrow columns without nulls."""
     joined = pc.binary_join_element_wise(*names, _SEPARATOR)
-    return pa.array([result_id(names) for names in joined.to_pylist()], pa.string())
+    return pa.array([result_id(text) for text in joined.to_pylist()], pa.string())
 
 
 def result_id_column(*names: Column | str) -> Column:

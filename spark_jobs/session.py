@@ -183,7 +183,7 @@ def open_session(options: SparkOptions) -> SparkSession:
 
     builder = Session.builder.appName(_NAME)
     if options.master.startswith("local"):
-        # Otherwise Spark searches an address, with a warning, and runs the `python3` on PATH.
+        # Otherwise Spark looks for an address, with a warning, and runs the `python3` on PATH.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
@@ -252,7 +252,7 @@ def _private_settings(master: str) -> dict[str, str]:
 
 @contextmanager
 def _settings_file(settings: Mapping[str, str]) -> Iterator[None]:
-    """Pass settings to a JVM started in this block by a file.
+    """Pass settings, in a file, to a JVM that is started in this block.
 
     PySpark would put them on its command line, which every user of the machine can read, and they
     can include passwords.

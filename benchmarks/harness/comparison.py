@@ -37,7 +37,7 @@ OBJECTS: Final = 200
 CONNECTIONS: Final = (1, 16)
 _JSON: Final = {"Content-Type": "application/json"}
 _BELOW_SQLALCHEMY: Final = "asyncpg"
-"""A driver without a bar."""
+"""The driver of PostgreSQL below SQLAlchemy, without a bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Harness:
     async def tallies(
         self, targets: Mapping[str, Target], method: str, connections: int, times: int = 1
     ) -> dict[str, list[LoadResult]]:
-        """Load targets in turn, in `times` as many rounds as other comparisons."""
+        """Load targets in turn, in `times` times as many rounds as other comparisons."""
         seconds = 0.25 if self.options.quick else self.seconds
         measures = {
             name: partial(target.drive, self.load, method, connections, seconds)

@@ -184,7 +184,7 @@ class _Mongo:
 class _Redis:
     """A hash for each object, a set of ids for each value that is queried by equality.
 
-    Numbers have a sorted set. Classes without an index are scanned.
+    Numbers have a sorted set. For conditions without an index a class is scanned.
     """
 
     _SCORES: Final[Mapping[int, tuple[Any, ...]]] = {

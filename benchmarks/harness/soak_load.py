@@ -1,4 +1,4 @@
-"""Mixed load that records every acknowledged write, and checks the stored objects against them."""
+"""Mixed load that records acknowledged writes, and checks the stored objects against them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Case:
 def measure(
     session: SparkSession, url: str, directory: Path, report: Callable[[str], None], *, quick: bool
 ) -> list[Sample]:
-    """Execute queries, each of which differs in one respect.
+    """Execute queries that differ in one respect each.
 
     Raises:
         StoreError: The database refuses or does not answer.

@@ -46,9 +46,9 @@ def long(value: int) -> Expression:
 def as_slide(time_us: Expression, slide_us: int) -> Expression:
     """Return the number of the first slide at or after a time."""
     slide = long(slide_us)
-    remainder = f.pmod(slide - f.pmod(time_us, slide), slide)
+    until_slide = f.pmod(slide - f.pmod(time_us, slide), slide)
     # Integers of less than 53 bits: the division of doubles is exact.
-    return ((time_us + remainder) / slide).cast("long")
+    return ((time_us + until_slide) / slide).cast("long")
 
 
 def condition_of(select: Select) -> Expression:

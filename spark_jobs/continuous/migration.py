@@ -89,7 +89,10 @@ class Migrations:
         statement = self._statements[root.name]
         shipped = ShippedBatch(
             batch.number,
-            {name: _as_csv(statement.inputs[name], at, batch) for name, at in inputs.items()},
+            {
+                name: _as_csv(statement.inputs[name], changes, batch)
+                for name, changes in inputs.items()
+            },
             REPLACED,
             (batch.number, batch.first),
             statement.text,

@@ -166,7 +166,7 @@ class SparkOperators:
 
 
 def _within(batch: Batch) -> tuple[Expression, Expression]:
-    """Return the first slide of a batch at which a row is valid, and the end."""
+    """Return the first slide of a batch at which a row is valid, and the one after the last."""
     return f.greatest(FROM, long(batch.first)), f.least(UNTIL, long(batch.last + 1))
 
 

@@ -32,7 +32,8 @@ def cells(
     """Return ``column``, ``type`` and ``value`` of each value, of all rows or a sample.
 
     Args:
-        strides: For each table n, to sample one row in n by its hash; None: all rows.
+        strides: A number n for each table, of which one row in n is read, by its hash; None: all
+            rows.
     """
     parts = [*_field_values(spec, context, columns, strides)]
     if any(not column.is_field for column in columns):

@@ -63,7 +63,7 @@ def _reference(spec: IndSpec, row: _Row, fields: Mapping[str, Sequence[str]]) ->
     left, right = (spec.sources[row[f"{side}_table"]] for side in ("dependent", "referenced"))
     dependent_fields = fields[row["dependent_table"]]
     new_field = f"{dependent}_ref"
-    # Wrong references: a filter hides objects, and a column that is not a key matches several.
+    # These would be wrong: a filter hides objects, and a column that is not a key matches several.
     # A renamed column is not a field of the class.
     if (
         not isinstance(left, ClassSource)

@@ -150,7 +150,7 @@ class RunAttempt:
         """Interrupt the current action; call it repeatedly until `execute` has returned."""
         try:
             self._spark.interrupt()
-        except Exception as error:  # noqa: BLE001 - Py4J raises its own errors once the JVM died
+        except Exception as error:  # noqa: BLE001 - Py4J raises its own errors once the JVM has died
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
     def _execute(self) -> Ending:

@@ -142,7 +142,7 @@ class Control:
             }
 
     def _eta_s(self, running: StageProgress | None) -> float | None:
-        """Seconds remaining: the larger of the forecast's and the stage's own pace."""
+        """Seconds remaining, by the forecast or by the stage's own pace, whichever is more."""
         if self.forecast is None or running is None:
             return None
         # Reading and forecasting are not in the forecast.

@@ -101,7 +101,8 @@ class Forecast:
         memory_bytes: Peak memory of the worker.
         time_s: From the kind's first stage to the result. Kinds forecast the work; the runner
             measures and adds Spark's overhead per stage.
-        starting_s: Spark's start time in this worker, measured by the runner; 0: not needed.
+        starting_s: Seconds that Spark took to start in this worker, measured by the runner; 0: it
+            is not needed.
         notes: Advice before the run, in sentences.
     """
 

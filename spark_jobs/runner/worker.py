@@ -245,7 +245,7 @@ class RunExecution:
             return True
         try:
             self._worker.session.get().range(1).count()
-        except Exception:  # noqa: BLE001 - Py4J raises its own errors once the JVM died
+        except Exception:  # noqa: BLE001 - Py4J raises its own errors once the JVM has died
             return False
         return True
 

@@ -30,7 +30,7 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """Read an input: `id` and the requested fields.
 
     Raises:
-        InputUnfit: It is missing, or has missing fields.
+        InputUnfit: It is missing, or lacks requested fields.
     """
     match input_.source:
         case FileSource() as source:

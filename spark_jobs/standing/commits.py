@@ -67,7 +67,7 @@ class Commit:
         latest_s: The latest time of a tuple that was not late.
         epoch_from_s: The watermark at the start of the last epoch.
         sent: Rows sent on each hop of the plan, by its probe order; and
-        stored: rows sent to stores, by layout, both since the plan is active.
+        stored: rows sent to stores, by layout, both since the plan became active.
         late: Late tuples, which were dropped.
         results: Results of all batches.
         has_results: Whether this batch had results.

@@ -51,9 +51,9 @@ def probe(rows: pa.Table, stored: StoredRows, hop: Hop) -> Iterator[pa.Table]:
         number = np.searchsorted(ends, pairs, "right")
         offset = pairs - (ends[number] - counts[number])
         left, right = comparable[number], index.rows[starts[number] + offset]
-        matches = _join(rows, stored, hop, left, right)
-        if len(matches):
-            yield matches
+        joined = _join(rows, stored, hop, left, right)
+        if len(joined):
+            yield joined
 
 
 def _join(rows: pa.Table, stored: StoredRows, hop: Hop, left: _Array, right: _Array) -> pa.Table:
@@ -81,7 +81,7 @@ def _is_earlier(one: pa.Table, at: _Array, other: pa.Table, other_at: _Array) ->
     """Compare by feed position, and by stream for equal positions."""
     number, stream = column_of(one, LAST_NUMBER)[at], column_of(one, LAST_STREAM)[at]
     other_number, other_stream = (
-        column_of(other, values)[other_at] for values in (LAST_NUMBER, LAST_STREAM)
+        column_of(other, name)[other_at] for name in (LAST_NUMBER, LAST_STREAM)
     )
     earlier: _Array = (number < other_number) | ((number == other_number) & (stream < other_stream))
     return earlier

@@ -151,10 +151,10 @@ class _Group:
 
     def _probe(self, hop: int, route: int, chunk_rows: Sequence[bytes]) -> Iterator[pa.Table]:
         """Join rows with the group's stored rows; yield the results in pieces."""
-        probe_hop, target = self._work.hops.hops[hop], self._work.routes[hop][route]
+        probe_hop, way = self._work.hops.hops[hop], self._work.routes[hop][route]
         rows = decode(chunk_rows, probe_hop.known)
         results, count = [], 0
-        for stored in self._partners(target.layout, target.epochs, is_history=probe_hop.is_history):
+        for stored in self._partners(way.layout, way.epochs, is_history=probe_hop.is_history):
             for table in probe(rows, stored, probe_hop):
                 results.append(table)
                 count += len(table)
@@ -174,10 +174,10 @@ class _Group:
                 yield from work.arrived(layout, self._group)
 
     def _take(self, hop: int, rows: pa.Table, results: ResultFile) -> list[Chunk]:
-        target = self._work.hops.hops[hop]
-        if target.queries:
-            results.write(rows, sorted(target.order.join.relations), target.queries)
-        return self._sender.send(rows, target.stores, target.next_hops)
+        probe_hop = self._work.hops.hops[hop]
+        if probe_hop.queries:
+            results.write(rows, sorted(probe_hop.order.join.relations), probe_hop.queries)
+        return self._sender.send(rows, probe_hop.stores, probe_hop.next_hops)
 
 
 class _Sender:

@@ -85,7 +85,7 @@ class KeyPart(Specification):
 
 
 class Rule(RootModel[Annotated[tuple[KeyPart, ...], Field(min_length=1, max_length=8)]]):
-    """A rule: records with all these parts equal are compared; without a part, no block."""
+    """Records are compared if all these parts are equal; one that lacks a part has no block."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 

@@ -284,7 +284,7 @@ class MatchLimit:
         self._lock = Lock()
 
     def wrap(self, compare: Callable[[Pair], BlockMatches]) -> Callable[[Pair], BlockMatches]:
-        """Wrap a function that compares two blocks with the limit."""
+        """Return a function that compares two blocks within the limit."""
 
         def compare_within_limit(pair: Pair) -> BlockMatches:
             if self._matches > self._max_matches:

@@ -293,8 +293,8 @@ def _compare_on_cores(
     assignment = blocks.sparkSession.createDataFrame(
         rows, "block string, slot int, task int, role int"
     )
-    blocks_sent = _select_blocks(blocks, assignment)
-    sent = blocks_sent.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
+    selected = _select_blocks(blocks, assignment)
+    sent = selected.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
     return sent.mapInArrow(
         lambda batches: _compare_tasks(batches, comparison), from_arrow_schema(RESULT)
     )

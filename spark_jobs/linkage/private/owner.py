@@ -195,7 +195,7 @@ def _row(
         raise BadRecords(f"{location}: there is no column {', '.join(missing)}.")
     values = tuple([_text(line[name]) for name in encoding.fields])
     if not any(map(normalise, values) if encoding.normalise else values):
-        raise BadRecords(f"{location}: its linkage fields are empty, so it would match any record.")
+        raise BadRecords(f"{location}: its linkage fields are empty, so nothing distinguishes it.")
     id_ = _text(line[encoding.id_field])
     if not id_:
         raise BadRecords(f"{location}: it has no id.")

@@ -103,7 +103,7 @@ def check_records(
 _REASONS: Final = {
     "without_id": "a record has no id",
     "without_bits": "an encoding is missing, or is not base64",
-    "without_ones": "an encoding has no bit set, so it would match any record",
+    "without_ones": "an encoding has no bit set, so nothing distinguishes it",
 }
 
 

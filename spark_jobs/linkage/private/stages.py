@@ -113,7 +113,7 @@ def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 _PAIRS_PER_S: Final = 400_000_000
-"""Pairs per core: measured for the kernel on a busy machine (`portolan bench pprl`)."""
+"""Pairs per second and core: measured for the kernel on a busy machine (`portolan bench pprl`)."""
 
 _ROWS_PER_S: Final = 50_000
 _START_S: Final = 10.0

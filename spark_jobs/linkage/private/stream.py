@@ -44,8 +44,8 @@ _FAN: Final = 8
 """Stored blocks of a tier that are merged into the next: a record is rewritten once per tier."""
 
 _EPOCHS: Final = 4
-"""Steps in which state expires: merged records arrived within this fraction of the retention, so a
-record is stored at most a quarter longer than the retention."""
+"""Steps in which state expires: merged records arrived within one of them, so a record is stored at
+most a quarter longer than the retention."""
 
 _BITS: Final = 8
 

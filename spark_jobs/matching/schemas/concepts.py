@@ -276,7 +276,7 @@ class _Relations:
             self._targets.update(dict.fromkeys(self.senses.terms(label), owner))
 
     def of(self, sense: str) -> Sequence[tuple[str, Path]]:
-        """Return the best concepts for a sense, which include a concept's best for all senses."""
+        """Return a sense's best concepts: no others are among the best of a concept's senses."""
         if sense not in self._cache:
             self._cache[sense] = _best_paths(self._find(sense))
         return self._cache[sense]

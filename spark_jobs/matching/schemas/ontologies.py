@@ -142,7 +142,7 @@ def _parse(text: str, name: str) -> Graph:
         _check_xml(text, name)
     logger = logging.getLogger("rdflib.term")  # warns of each literal that does not fit its type
     logger.setLevel(logging.ERROR)
-    rdflib.NORMALIZE_LITERALS = False  # would expand decimals to all their digits
+    rdflib.NORMALIZE_LITERALS = False  # normalising would write decimals out in full
     graph = _BoundedGraph(name)
     try:
         graph.parse(data=text.lstrip("\ufeff"), format=form)

@@ -181,9 +181,9 @@ def _field_candidates(
 ) -> Iterator[Candidate]:
     left, right = (_elements(spec, context, side) for side in _SIDES)
 
-    def query(candidate: str, other: str) -> Path | None:
+    def query(term: str, other: str) -> Path | None:
         return background.query(
-            candidate, other, max_length=spec.max_path_length, min_score=spec.min_path_score
+            term, other, max_length=spec.max_path_length, min_score=spec.min_path_score
         )
 
     def progress(done: int) -> None:
@@ -348,7 +348,7 @@ def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
 def _report_mapping(
     spec: SchemaMatchingSpec, context: StageContext, correspondences: Sequence[Candidate]
 ) -> None:
-    """Report a change of the right side's table, by its one-to-one equalities."""
+    """Report a change of the right side, if it is a table, by its one-to-one equalities."""
     source = spec.right.source
     if spec.right.form is not Form.TABLE:
         return

@@ -82,7 +82,7 @@ def _array(value: Any) -> Sequence[Any]:
 
 
 def reuse_report(matched: DataFrame) -> Mapping[str, Any]:
-    """Report how many objects were matched again, by reason, and how many links were reused."""
+    """Report how many objects were matched again, by reason, and how many were not."""
     rows = matched.where("kind = 'partition'").groupBy("reason").agg(f.sum("count").alias("n"))
     counts = {row["reason"]: row["n"] for row in rows.collect()}
     reused_count = counts.pop(None, 0)

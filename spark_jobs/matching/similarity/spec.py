@@ -117,7 +117,7 @@ class MeasureSpec(FieldOfBoth):
     Attributes:
         measure: The measure.
         weight: Its share of the similarity.
-        minimum: The minimum for a candidate.
+        minimum: The minimum similarity of a candidate by this measure.
         missing: The term if either value is missing.
         scale: The difference at which similarity is 0: of numbers, or days, or a distance.
         abbreviations: The long form of each abbreviation in a text.

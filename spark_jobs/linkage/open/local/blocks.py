@@ -40,7 +40,7 @@ def key_matrix(records: pa.Table) -> Rows:
 
 
 def group_pairs(groups: Rows, sources: Rows, selected: NDArray[np.bool_], *, within: bool) -> Rows:
-    """Return the pairs among each group's selected members, within or only across sources."""
+    """Return each group's number of pairs of selected members; or only of pairs across sources."""
     width = int(sources.max(initial=0)) + 1
     cells = np.bincount(
         groups[selected] * width + sources[selected],

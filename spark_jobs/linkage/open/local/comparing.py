@@ -62,7 +62,7 @@ def _blocked_records(records: pa.Table, spec: OpenSpec) -> tuple[Rows, BlockedRe
     orders = [_in_blocks(keys[:, rule], inside) for rule in range(keys.shape[1])]
     order = np.concatenate(orders)
     blocked = BlockedRecords(
-        rule=np.repeat(np.arange(len(orders)), [len(rows) for rows in orders]).astype(np.int8),
+        rule=np.repeat(np.arange(len(orders)), [len(part) for part in orders]).astype(np.int8),
         keys=keys[order],
         source=source[order].astype(np.int16),
         known=known[order],

@@ -161,4 +161,4 @@ def _find_matches(
 
 
 find_matches = cuda.jit(_find_matches)
-"""See `_find_matches`; launched as ``beyond[(blocks of records, tiles), THREADS](…)``."""
+"""See `_find_matches`; launched as ``find_matches[(blocks of records, tiles), THREADS](…)``."""
