@@ -34,7 +34,7 @@ check: install docs
 	$(BIN)/python -m audit.words
 	$(BIN)/python -m audit.vulnerabilities
 
-# Known vulnerabilities of installed versions; says so if no database could be reached. STRICT=1 includes
+# Known vulnerabilities of installed versions; reports if no database could be reached. STRICT=1 includes
 # the chart's tools, and fails if a look-up fails: for releases.
 audit: install
 	$(BIN)/python -m audit.vulnerabilities $(if $(STRICT),--strict)
