@@ -1,9 +1,9 @@
-# Two images: `api` serves, without Java and Spark; `worker` carries out jobs on Spark.
+# Two images: `api` serves, without Java and Spark; `worker` executes jobs on Spark.
 #   docker build --target api -t portolan:0.1.0 .
 #   docker build --target worker -t portolan-worker:0.1.0 .
-# For a build that can be repeated, name the base by its digest:
+# For a reproducible build, pin the base image by digest:
 #   --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:...
-# docs/deployment.md tells how they are run; the tests carry out these very steps without an engine.
+# docs/deployment.md describes how to run them; the tests execute these steps without an engine.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 # hadolint ignore=DL3006
@@ -35,7 +35,7 @@ LABEL org.opencontainers.image.title="Portolan" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --system --gid 10001 portolan \
     && useradd --system --uid 10001 --gid portolan --home-dir /var/lib/portolan --create-home portolan
-# The root may be read-only: what is written goes to these two.
+# The root can be read-only: all writes go to these two directories.
 ENV PATH=/opt/portolan/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -50,14 +50,14 @@ ENTRYPOINT ["portolan"]
 
 FROM base AS worker
 USER 0:0
-# The packages of a Debian release are not pinned: only its fixes are kept.
+# Debian packages are not pinned: a release keeps only their latest fixes.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=worker-build /opt/portolan /opt/portolan
 USER 10001:10001
-# A worker listens nowhere: one that says nothing loses its run to another (PORTOLAN_WORKER_LEASE_S).
+# A worker has no port: without heartbeats it loses its run to another (PORTOLAN_WORKER_LEASE_S).
 HEALTHCHECK NONE
 CMD ["worker"]
 

@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CLIENTS := clients/python
 
-# Images of containers often forbid Python to keep what it has compiled: then each process that a test
-# starts compiles the whole product anew, for a second.
+# Container images often keep Python from caching bytecode: then each process that a test starts compiles
+# the whole product again, for a second.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test test-large check audit js docs reference chart chart-tools chart-reference format lock sbom \
@@ -34,31 +34,31 @@ check: install docs
 	$(BIN)/python -m audit.words
 	$(BIN)/python -m audit.vulnerabilities
 
-# Whether a version that is installed somewhere has a known vulnerability; says so if nobody could be asked.
-# With STRICT=1 it asks about the chart's tools too, and what cannot be looked up ends it: for releases.
+# Known vulnerabilities of installed versions; reports if no database could be reached. STRICT=1 includes
+# the chart's tools, and fails if a look-up fails: for releases.
 audit: install
 	$(BIN)/python -m audit.vulnerabilities $(if $(STRICT),--strict)
 
-# The shipped JavaScript client built anew from sketch/js/src, which ends if the committed files are others;
-# and the types of the npm client, with those of a database, by TypeScript's compiler.
+# Rebuilds the shipped JavaScript client from sketch/js/src, and fails if the committed files differ; checks
+# the types of the npm client, with those of a database, with TypeScript's compiler.
 TYPES := tests/unit/clients
 js: install
 	cd sketch/js && npm ci --silent --no-audit --no-fund && node build.mjs --check
 	cd $(TYPES)/typescript && npm ci --silent --no-audit --no-fund
 	$(BIN)/pytest -m typescript $(TYPES)/test_typescript.py
 
-# The documentation as a site, in site/; a link that leads nowhere ends it.
+# The documentation as a site, in site/; a broken link fails the build.
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Spread over two processes more than there are cores, as tests often wait. Module by module in the order
+# Two more processes than cores, as tests often wait, but at most four. Module by module in the order
 # of the folders, which ends with the short ones; `tests/conftest.py` puts those that mostly wait
-# between the others.
+# in between.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
 SPREAD = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-# The classes that Spark loads at its start, in the form that the JVM has them in memory: with them a
-# start takes half of the processor time. Without Java there are none.
+# A CDS archive of the classes that Spark loads at start, which halves the processor time of a start.
+# Without Java there is none.
 CLASSES := $(VENV)/spark-classes.jsa
 
 $(CLASSES): $(STAMP) tests/java.py
@@ -70,7 +70,7 @@ test: install $(CLASSES)
 test-large: install $(CLASSES)
 	$(BIN)/pytest $(SPREAD) -m "not chart and not typescript" -o faulthandler_timeout=3960
 
-# The chart, by the real Helm; needs Go, which fetches the version of itself that tools/go.mod asks for.
+# The chart, with the real Helm; needs Go, which downloads the version that tools/go.mod requires.
 TOOLS := $(CURDIR)/.tools
 CHART := helm/portolan
 
@@ -78,7 +78,7 @@ $(TOOLS)/.go: helm/tools/go.mod helm/tools/go.sum
 	cd helm/tools && GOBIN=$(TOOLS) GOTOOLCHAIN=auto CGO_ENABLED=0 go install -trimpath tool
 	@touch $@
 
-# The kinds that are not Kubernetes' own, as the modules that define them carry them.
+# The CRDs, from the Go modules that define them.
 GATEWAY := sigs.k8s.io/gateway-api
 OPERATOR := github.com/prometheus-operator/prometheus-operator
 DEFINED = $$(go list -m -f '{{.Dir}}/$(2)' $(1))
@@ -107,7 +107,7 @@ chart: install chart-tools
 	$(TOOLS)/helm-unittest --strict $(CHART)
 	$(BIN)/pytest -m chart tests/chart
 
-# What is generated of the chart's values.yaml.
+# Files generated from the chart's values.yaml.
 chart-reference: install
 	$(BIN)/python -m helm.reference
 
@@ -115,13 +115,13 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Resolve pyproject.toml anew; needs uv (any installation of it). The images install the same versions,
-# without what they do not need.
+# Resolve pyproject.toml again; needs uv (any installation). The images install the same versions,
+# without unneeded packages.
 UV ?= uv
 RESOLVE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-annotate --no-header
 
-# All extras but gpu: half a gigabyte of CUDA, for one kind of card, that no test here could use.
+# All extras but gpu: half a gigabyte of CUDA, for one kind of card, which no test here could use.
 EXTRAS := plots docs spark linkage matching standing embedded dev
 FOR_WORKERS := --extra spark --extra linkage --extra matching
 
@@ -133,21 +133,21 @@ lock:
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(RESOLVE) -c requirements.lock - -o requirements-build.lock
 
-# What each image is made of, for those who look for known vulnerabilities.
+# The components of each image, for vulnerability scanners.
 sbom: install
 	mkdir -p dist
 	$(BIN)/cyclonedx-py requirements requirements-api.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-api.cdx.json
 	$(BIN)/cyclonedx-py requirements requirements-worker.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-worker.cdx.json
 
-# The pages that are made of the code: docs/cli.md, docs/benchmarks.md.
+# Generated pages: docs/cli.md, docs/benchmarks.md.
 reference: install
 	$(BIN)/python -m docs.reference
 
-# The pictures of the admin pages in docs/pages.md; needs Chromium and Spark.
+# Screenshots of the admin pages for docs/pages.md; needs Chromium and Spark.
 screenshots: install
 	$(BIN)/python -m docs.screenshots
 
-# What private linkage is measured against, whose packages cannot live beside ours, and data of benchmarks.
+# Competitors of private linkage, whose packages conflict with ours, and data of benchmarks.
 competitors: .venv-competitors/.installed
 
 .venv-competitors/.installed: benchmarks/competitors.lock
@@ -155,7 +155,7 @@ competitors: .venv-competitors/.installed
 	.venv-competitors/bin/pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/competitors.lock
 	@touch $@
 
-# What `portolan bench peers` compares with, each by itself; webdis is a package of Debian's.
+# What `portolan bench peers` compares with, each in its own environment; webdis is a Debian package.
 PEERS := benchmarks/harness/peers/environments
 
 peers: .venv-peers/.installed $(PEERS)/postgraphile/node_modules/.installed \

@@ -2,7 +2,7 @@ vcl 4.1;
 
 import directors;
 
-# Two replicas, asked in turn.
+# Two replicas, round robin.
 backend api1 {
     .host = "api-1";
     .port = "8080";

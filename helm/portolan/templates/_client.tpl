@@ -1,14 +1,14 @@
-{{/* Pods that are clients of the service: the tests, and the job for schemas. */}}
+{{/* Client pods of the service: the tests and the schema job. */}}
 {{- define "portolan.adminUrl" -}}
 {{ include "portolan.scheme" (list . "admin") }}://{{ include "portolan.adminHost" . }}:{{ .Values.admin.service.port }}
 {{- end -}}
 
-{{/* Not empty if there are schemas to be put in force. */}}
+{{/* Not empty if there are schemas to apply. */}}
 {{- define "portolan.hasSchemas" -}}
 {{- if or .Values.schemas.databases .Values.schemas.existingConfigMap }}true{{ end -}}
 {{- end -}}
 
-{{/* The key that they send, and whose certificates they trust. Takes (list $ values), the values with
+{{/* The key that they send, and the CA that they trust. Takes (list $ values); the values have
      existingSecret and secretKey. */}}
 {{- define "portolan.clientEnvironment" -}}
 {{- $values := index . 1 -}}
@@ -40,7 +40,7 @@
   emptyDir: {sizeLimit: 64Mi}
 {{- with .Values.tls.authority }}
 {{- if .existingSecret }}
-# Nothing but the certificates: the Secret may hold a private key, too.
+# Only the certificates: the Secret may also hold a private key.
 - name: authority
   secret:
     secretName: {{ .existingSecret }}

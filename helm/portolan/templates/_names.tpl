@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What never changes: a Deployment's selector cannot. Takes (list $ component). */}}
+{{/* Immutable labels: a Deployment's selector cannot change. Takes (list $ component). */}}
 {{- define "portolan.selector" -}}
 {{- $top := index . 0 -}}
 app.kubernetes.io/name: {{ $top.Chart.Name }}
@@ -52,22 +52,22 @@ labels:
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "portolan.name" .) "default") -}}
 {{- end -}}
 
-{{/* An account that is there before an upgrade, which may have yet to make the chart's own. */}}
+{{/* An account that exists before an upgrade, which may still have to create the chart's own. */}}
 {{- define "portolan.earlyAccount" -}}
 {{- .Values.serviceAccount.create | ternary "default" (include "portolan.serviceAccount" .) -}}
 {{- end -}}
 
-{{/* Where clients go: the cache if there is one. */}}
+{{/* The Service for clients: the cache if enabled. */}}
 {{- define "portolan.front" -}}
 {{ include "portolan.name" . }}{{ .Values.varnish.enabled | ternary "-varnish" "-api" }}
 {{- end -}}
 
-{{/* Where the admin API is. */}}
+{{/* Host of the admin API. */}}
 {{- define "portolan.adminHost" -}}
 {{ include "portolan.name" . }}-admin.{{ .Release.Namespace }}.svc
 {{- end -}}
 
-{{/* What a port of the API speaks. Takes (list $ port), the port data or admin. */}}
+{{/* Scheme of an API port. Takes (list $ port); port is data or admin. */}}
 {{- define "portolan.scheme" -}}
 {{- if (index (index . 0).Values.tls (index . 1)).existingSecret -}} https {{- else -}} http {{- end -}}
 {{- end -}}

@@ -1,10 +1,10 @@
-{{/* What pods of Portolan's own images share, once the installation is there. */}}
+{{/* Pod fields for Portolan's images, with the service account. */}}
 {{- define "portolan.pod" -}}
 serviceAccountName: {{ include "portolan.serviceAccount" . }}
 {{ include "portolan.closedPod" . }}
 {{- end -}}
 
-{{/* What they all share, whatever their account. */}}
+{{/* The same without the service account. */}}
 {{- define "portolan.closedPod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -23,7 +23,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* One variable from the Secret. Takes (list $ variable key). */}}
+{{/* A variable from the Secret. Takes (list $ variable key). */}}
 {{- define "portolan.secret" -}}
 - name: {{ index . 1 }}
   valueFrom:
@@ -32,7 +32,7 @@ capabilities:
       key: {{ index . 2 }}
 {{- end -}}
 
-{{/* The environment of the API, the workers and the check. */}}
+{{/* Environment of the API, the workers and the check. */}}
 {{- define "portolan.environment" -}}
 - name: PORTOLAN_HOST
   value: "0.0.0.0"
@@ -73,8 +73,8 @@ capabilities:
 {{- end -}}
 {{- end -}}
 
-{{/* The caches that are purged. Each replica of Varnish has a name of its own, for each keeps what it
-     keeps; the token is put in by Kubernetes, so that it stands in no manifest. */}}
+{{/* The caches to purge. Each Varnish replica has a host name, because each has its own cache;
+     Kubernetes substitutes the token, so no manifest contains it. */}}
 {{- define "portolan.purging" -}}
 {{- if .Values.varnish.enabled }}
 - name: PORTOLAN_PURGE_TOKEN
@@ -137,12 +137,12 @@ capabilities:
 {{- end }}
 {{- end -}}
 
-{{/* One of the three questions. Takes (list $ path). */}}
+{{/* An HTTP probe. Takes (list $ path). */}}
 {{- define "portolan.question" -}}
 httpGet: {path: {{ index . 1 }}, port: admin, scheme: {{ include "portolan.scheme" (list (index . 0) "admin") | upper }}}
 {{- end -}}
 
-{{/* The certificates of the ports. They are mounted whole, not by subPath, which no renewal reaches. */}}
+{{/* TLS certificates of the ports. Whole Secrets are mounted: a subPath mount misses renewals. */}}
 {{- define "portolan.tlsEnvironment" -}}
 {{- range $port, $prefix := dict "data" "PORTOLAN_TLS" "admin" "PORTOLAN_ADMIN_TLS" }}
 {{- if (index $.Values.tls $port).existingSecret }}

@@ -55,11 +55,11 @@ import org.h2.mvstore.type.BasicDataType;
 import org.h2.mvstore.type.ObjectDataType;
 
 /**
- * Runs mongo-java-server on a file, with the isolation and durability that the library leaves out.
+ * Runs mongo-java-server on a file, with the isolation and durability that the library lacks.
  *
- * <p>Arguments: DATA_FILE SOCKET COMMIT_MS. The library knows no passwords, so the server listens on
- * a Unix domain socket alone: who may open it is for its directory to say. COMMIT_MS of 0 makes every
- * command durable before it is answered.
+ * <p>Arguments: DATA_FILE SOCKET COMMIT_MS. The library has no authentication, so the server
+ * listens only on a Unix domain socket, whose directory restricts access. With a COMMIT_MS of 0,
+ * every command is durable before its reply.
  */
 public final class MongoServerLauncher {
 
@@ -79,7 +79,7 @@ public final class MongoServerLauncher {
     server.close();
   }
 
-  /** The library's protocol on a Unix domain socket; the library itself listens on TCP only. */
+  /** The library's protocol on a Unix domain socket; the library itself listens only on TCP. */
   private static final class Server {
     private static final int BACKLOG = 100;
 
@@ -124,9 +124,9 @@ public final class MongoServerLauncher {
     }
   }
 
-  /** The file, and the one gate through which commands and commits pass. */
+  /** The file, and the gate: the lock that serialises commands and commits. */
   private static final class Store {
-    // Every commit is synchronised before the next one, so what it replaced is soon free.
+    // Every commit is synced before the next one, so space that it replaced is soon free.
     private static final int RETENTION_MS = 2_000;
     private static final int COMPACT_BELOW_PERCENT = 50;
     private static final int COMPACT_BYTES = 2 * 1024 * 1024;
@@ -143,7 +143,7 @@ public final class MongoServerLauncher {
 
     Store(Path path, long commitMillis) {
       // H2's own commits may fall between the two maps that one command changes (record and
-      // index), and would leave a file that cannot be read consistently after a kill.
+      // index), and would leave an inconsistent file after a kill.
       this.file = new MVStore.Builder().fileName(path.toString()).autoCommitDisabled().open();
       this.file.setRetentionTime(RETENTION_MS);
       this.commitMillis = commitMillis;
@@ -155,17 +155,17 @@ public final class MongoServerLauncher {
           this::commitOrDie, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
     }
 
-    /** A group commit serves as many commands as there are threads that can wait for it. */
+    /** A group commit covers as many commands as there are threads to wait for it. */
     int waitingThreads() {
       return commitMillis == 0 ? 16 : 2;
     }
 
-    /** Called inside the gate: the number of the last command that the file does not hold yet. */
+    /** Called with the gate held: the number of the last command that is not in the file yet. */
     long lastUnsaved() {
       return file.hasUnsavedChanges() ? ++commands : 0;
     }
 
-    /** Waits until a command is on disk; whoever comes first commits for all who wait. */
+    /** Waits until a command is on disk; the first to wait commits for all. */
     void awaitDurable(long command) {
       synchronized (committing) {
         if (durableCommands < command) {
@@ -197,7 +197,7 @@ public final class MongoServerLauncher {
           file.compact(COMPACT_BELOW_PERCENT, COMPACT_BYTES);
         }
       } catch (RuntimeException broken) {
-        // A store that cannot write must not go on answering: the service starts a new one.
+        // A store that cannot write must not continue to answer: the service starts a new one.
         broken.printStackTrace();
         Runtime.getRuntime().halt(70);
       }
@@ -211,7 +211,7 @@ public final class MongoServerLauncher {
     }
 
     private void stopCommitting() {
-      // Never interrupt: that would close the file channel under a commit.
+      // Never interrupt: that would close the file channel during a commit.
       clock.shutdown();
       try {
         clock.awaitTermination(30, TimeUnit.SECONDS);
@@ -221,9 +221,9 @@ public final class MongoServerLauncher {
     }
   }
 
-  /** The library's backend behind the gate. */
+  /** The library's backend, with the gate held for each command. */
   private static final class Backend extends H2Backend {
-    // The library's constructor opens the databases that are there, before our fields are set.
+    // The library's constructor opens existing databases before our fields are set.
     private static MVStore file;
 
     private final Store store;
@@ -251,8 +251,8 @@ public final class MongoServerLauncher {
       Document answer;
       long unsaved;
       synchronized (store.gate) {
-        // The library changes documents in place and encodes answers after its own lock is
-        // released, so an answer would show later updates (or break): give out a copy.
+        // The library changes documents in place and encodes replies after releasing its own
+        // lock, so a reply would show later updates (or break): return a copy.
         answer = super.handleMessage(message).cloneDeeply();
         unsaved = store.commitMillis == 0 ? store.lastUnsaved() : 0;
       }
@@ -285,10 +285,10 @@ public final class MongoServerLauncher {
 
     @Override
     public void close() {
-      // The library closes its backend even when it only failed to bind; the file is ours.
+      // The library closes its backend even if it only failed to bind; the file is ours.
     }
 
-    /** What MongoDB tells in the same place. */
+    /** What MongoDB reports here. */
     private static Document metrics() {
       return new Document("queryExecutor", new Document("scannedObjects", Listing.scanned));
     }
@@ -302,7 +302,7 @@ public final class MongoServerLauncher {
     }
   }
 
-  /** What MongoDB 5.0 reports; the library says wire version 8, which newer drivers refuse. */
+  /** As MongoDB 5.0 reports it; the library has wire version 8, which newer drivers refuse. */
   private static final class Protocol implements MongoVersion {
     @Override
     public List<Integer> getVersionArray() {
@@ -315,7 +315,7 @@ public final class MongoServerLauncher {
     }
   }
 
-  /** Databases whose unique indexes compare keys, and serve conditions on more than their keys. */
+  /** Databases whose unique indexes compare keys, and serve conditions beyond their keys. */
   private static final class Database extends H2Database {
     private static final String COMPARED = "._compared_";
 
@@ -358,12 +358,12 @@ public final class MongoServerLauncher {
   }
 
   /**
-   * A collection that looks ids up in a list of them, and reads a range of ids as a range. The
-   * library, which has found the documents by its index, goes through the list once more for each of
-   * them; for a range it looks at every document, and sorts those that match.
+   * A collection that looks ids up in a set, and reads a range of ids as a range. The library
+   * finds the documents by its index, and then scans the list of ids again for each of them; for a
+   * range it examines every document, and sorts those that match.
    */
   private static final class Listing extends H2Collection {
-    /** Documents that were looked at since the start; changed inside the gate only. */
+    /** Documents examined since the start; changed only with the gate held. */
     static long scanned;
 
     private final MVMap<Object, Document> documents;
@@ -397,12 +397,12 @@ public final class MongoServerLauncher {
       return order.keySet().equals(Set.of("_id")) && Integer.valueOf(direction).equals(order.get("_id"));
     }
 
-    /** Texts have the order of MongoDB in the map, which keeps each type's keys together. */
+    /** In the map, strings sort as in MongoDB, and the keys of a type are adjacent. */
     private boolean holdsTextIdsOnly() {
       return documents.firstKey() instanceof String && documents.lastKey() instanceof String;
     }
 
-    /** Documents by their ids, from bound to bound; whoever reads them compares once more. */
+    /** Documents by id, from bound to bound, inclusive; readers check the query again. */
     private Stream<Document> range(Object condition, boolean ascending) {
       String lowest = bound(condition, "$gt", "$gte");
       String highest = bound(condition, "$lt", "$lte");
@@ -452,10 +452,9 @@ public final class MongoServerLauncher {
   }
 
   /**
-   * An index whose keys are compared by value, and which is asked about its own keys only. The
-   * library uses an index if it has all keys of the query, so that every conditional update would
-   * read the whole collection; the conditions that remain are checked on the documents found in any
-   * case.
+   * An index whose keys are compared by value, and which is queried only for its own keys. The
+   * library uses an index only if it has all keys of the query: every conditional update would read
+   * the whole collection; the remaining conditions are checked on the documents found in any case.
    */
   private static final class Compared extends AbstractUniqueIndex<Object> {
     private final MVMap<KeyValue, Object> map;
@@ -517,8 +516,8 @@ public final class MongoServerLauncher {
   }
 
   /**
-   * Keys of indexes, value by value. The library leaves them to Java's serialisation, and so each
-   * of the dozen comparisons of a look-up writes both keys out: a fifth of a millisecond for each.
+   * Keys of indexes, compared value by value. The library leaves them to Java's serialisation, so
+   * each of the dozen comparisons of a look-up serialises both keys: a fifth of a millisecond each.
    */
   private static final class KeyType extends BasicDataType<KeyValue> {
     private final ObjectDataType values = new ObjectDataType();

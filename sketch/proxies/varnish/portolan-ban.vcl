@@ -1,8 +1,8 @@
 vcl 4.1;
 
-# Purging by tag without modules. A ban is compared with each older object: by the ban lurker in the
-# background, and when the object is requested. It names obj.* only: otherwise the lurker could not
-# compare it, and bans would pile up.
+# Purging by tag without modules. A ban is tested against each older object: by the ban lurker in the
+# background, and when the object is requested. It uses only obj.*: otherwise the lurker could not
+# test it, and bans would pile up.
 
 import std;
 

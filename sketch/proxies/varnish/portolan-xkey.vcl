@@ -1,6 +1,6 @@
 vcl 4.1;
 
-# Purging by tag with the module xkey (Debian: varnish-modules): an index from tags to objects.
+# Purging by tag with the module xkey (Debian: varnish-modules), which maps tags to objects.
 
 import xkey;
 

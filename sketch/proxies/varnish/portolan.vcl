@@ -1,8 +1,8 @@
 vcl 4.1;
 
-# Varnish 7 before Portolan: the rules. Include this from a file that names the origin, the addresses
-# that may purge, and how tags are purged (example.vcl). docs/proxies.md explains each rule; the tests
-# in tests/proxies/ run this file.
+# Varnish 7 in front of Portolan: the rules. Include this from a file that names the origin, the
+# addresses that may purge, and how tags are purged (example.vcl). docs/proxies.md explains each rule;
+# the tests in tests/proxies/ run this file.
 
 import std;
 
@@ -26,16 +26,16 @@ sub vcl_recv {
         return (pass);
     }
     if (req.url !~ "^/v1/" || req.url ~ "^/v1/[^/?]+/sketch(\?|$)") {
-        # A cached filter would be older than it says.
+        # A cached filter would be older than it claims.
         return (pass);
     }
     if (req.http.Authorization || req.http.If-Match || req.http.If-Unmodified-Since) {
         # Credentials: a response to one client is not for others. If-Match: only the origin knows.
         return (pass);
     }
-    # Portolan reads no cookies, and answers that do not depend on them may be shared.
+    # Portolan ignores cookies: responses do not depend on them, and may be shared.
     unset req.http.Cookie;
-    # At most two codings, so at most two copies, in however many forms clients send Accept-Encoding.
+    # At most two codings, so at most two variants, however clients write Accept-Encoding.
     if (req.http.Accept-Encoding ~ "(?i)(^|[,\s])gzip\s*(;\s*q\s*=\s*(0\.0*[1-9]|1)|,|$)") {
         set req.http.Accept-Encoding = "gzip";
     } else {
@@ -56,8 +56,8 @@ sub vcl_recv {
 }
 
 sub vcl_hash {
-    # The raw target and nothing else: ids are compared byte by byte, `fields` must be canonical,
-    # and no answer depends on the host.
+    # Only the raw target: ids are compared byte by byte, `fields` must be canonical, and no
+    # response depends on the host.
     hash_data(req.url);
     return (lookup);
 }
@@ -71,8 +71,8 @@ sub vcl_backend_fetch {
 }
 
 sub vcl_backend_response {
-    # Never beyond the expiry. Varnish serves within its grace whatever must-revalidate says,
-    # and with keep it would complete a 304 by old header fields.
+    # Never beyond the expiry. Varnish serves within its grace regardless of must-revalidate,
+    # and with keep it would complete a 304 with old header fields.
     set beresp.grace = 0s;
     set beresp.keep = 0s;
     if (bereq.uncacheable) {
@@ -95,8 +95,8 @@ sub vcl_backend_response {
     if (beresp.ttl <= 0s) {
         call portolan_keep_not;
     }
-    # Still within the TTL: after half of it a request triggers a new fetch, and does not wait for it.
-    # Varnish then revalidates by the tag; a 304 of Portolan has all fields that control storage, or
+    # Still within the TTL: after half of it a request triggers a background fetch, and does not wait.
+    # Varnish then revalidates by ETag; a 304 of Portolan has all fields that control storage, or
     # a Cache-Control that forbids it, so none of the old fields stays in force.
     set beresp.grace = beresp.ttl * 0.5;
     set beresp.ttl = beresp.ttl - beresp.grace;
@@ -154,7 +154,7 @@ sub vcl_synth {
 }
 
 sub vcl_backend_error {
-    # If the origin does not answer, no old response may replace its answer.
+    # If the origin does not answer, no stale response may replace its answer.
     set beresp.ttl = 0s;
     set beresp.grace = 0s;
     set beresp.keep = 0s;
