@@ -25,7 +25,10 @@ Databases = Annotated[
     list[str] | None, typer.Option("--database", help="Only this database; repeatable.")
 ]
 DataDir = Annotated[
-    Path | None, typer.Option(help="The embedded stores there, while no service runs on them.")
+    Path | None,
+    typer.Option(
+        help="Use the embedded stores of this directory; no service may be running on them."
+    ),
 ]
 
 

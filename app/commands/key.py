@@ -46,7 +46,7 @@ def create(
     embedded: Embedded = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Create a key and print it, only this once: the catalogue stores a hash of its secret."""
+    """Create a key and print it, only this once: the catalogue stores only a hash of its secret."""
     expires = None if days is None else SystemClock().now() + days * _DAY_S
 
     async def make(tenancy: Tenancy) -> None:

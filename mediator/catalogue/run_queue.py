@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from mediator.admission.load import Load
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.runs import MAX_ENDED_RUNS, UNDER_WAY, RunState, change
+from mediator.catalogue.runs import MAX_STORED_RUNS, UNDER_WAY, RunState, change
 from mediator.catalogue.storable import storable, storable_text
 from mediator.catalogue.tables import runs, workers
 
@@ -122,7 +122,7 @@ class RunQueue:
 
     @asynccontextmanager
     async def forgetting(self, older_than_s: float, limit: int) -> AsyncIterator[list[str]]:
-        """Remove ended runs: too old, or beyond the newest `MAX_ENDED_RUNS` of their database.
+        """Remove ended runs: too old, or beyond the newest `MAX_STORED_RUNS` of their database.
 
         In the block, which gets their ids, none of them can be resumed; it makes their files
         unreachable. When it ends, the runs are removed; when it raises, they stay.
@@ -138,7 +138,9 @@ class RunQueue:
             partition_by=runs.c.database_id, order_by=runs.c.position.desc()
         )
         ranked = select(runs.c.id, runs.c.ended, rank.label("newer")).subquery()
-        is_expired = or_(ranked.c.ended < _from_now(-older_than_s), ranked.c.newer > MAX_ENDED_RUNS)
+        is_expired = or_(
+            ranked.c.ended < _from_now(-older_than_s), ranked.c.newer > MAX_STORED_RUNS
+        )
         # Unchanged rows only: a run that was resumed before it is locked has no end, or another.
         is_unchanged = (runs.c.id == ranked.c.id) & (runs.c.ended == ranked.c.ended)
         ended = select(runs.c.id).join(ranked, is_unchanged).where(is_expired).limit(limit)

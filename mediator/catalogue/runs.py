@@ -45,9 +45,9 @@ from mediator.catalogue.tables import runs
 
 __all__ = [
     "ENDED",
-    "MAX_ENDED_RUNS",
     "MAX_QUEUED",
     "MAX_RUNS",
+    "MAX_STORED_RUNS",
     "UNDER_WAY",
     "CatalogueRuns",
     "RunState",
@@ -66,11 +66,11 @@ RESUMABLE: Final = frozenset({"failed", "cancelled"})
 MAX_QUEUED: Final = 1_000
 """Maximum number of waiting runs of a database."""
 
-MAX_ENDED_RUNS: Final = 5_000
+MAX_STORED_RUNS: Final = 5_000
 """Number of newest runs of a database: ended runs beyond it are removed before their retention
 ends."""
 
-MAX_RUNS: Final = MAX_ENDED_RUNS + MAX_QUEUED
+MAX_RUNS: Final = MAX_STORED_RUNS + MAX_QUEUED
 """Maximum number of runs of a database until a worker removes some: further ones are refused."""
 
 

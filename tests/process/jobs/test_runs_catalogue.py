@@ -264,7 +264,7 @@ async def test_runs_that_have_ended_do_not_pile_up(
     catalogue: RunCatalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediator.catalogue.runs.MAX_RUNS", 3)
-    monkeypatch.setattr("mediator.catalogue.run_queue.MAX_ENDED_RUNS", 1)
+    monkeypatch.setattr("mediator.catalogue.run_queue.MAX_STORED_RUNS", 1)
     ended = [await catalogue.submit() for _ in range(3)]
     for run in ended:
         await catalogue.runs.cancel("club", run.id)

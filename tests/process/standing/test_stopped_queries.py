@@ -68,7 +68,7 @@ async def test_state_that_does_not_fit_stops_queries(
 async def test_a_batch_ends_early_where_it_costs_much(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_run, "_MAX_RESULTS", 3)
+    monkeypatch.setattr(batch_run, "_BATCH_RESULTS", 3)
     query = await bench.ready({**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]})
     for _ in range(4):
         await bench.send("r", *[(1, {"a": 1})] * 2)
