@@ -216,7 +216,7 @@ class Access:
         return may_read_all and self._was_open_since(database, class_name, moment)
 
     def _was_open_since(self, database: str, class_name: str, moment: datetime) -> bool:
-        """Whether objects of a class had no owners for certain since a moment, if none now."""
+        """Whether objects of a class without owners certainly had none since a moment."""
         until = self.owned_until(database, class_name)
         return until is None or moment > changes_open_at(until)
 

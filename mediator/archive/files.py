@@ -135,7 +135,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Raise `ArchiveInvalid` if the text is not a manifest, or was changed."""
+        """Parse a manifest; `ArchiveInvalid` if the text is not one, or was changed."""
         try:
             members = orjson.loads(text)
             digest = members.pop("digest")

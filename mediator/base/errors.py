@@ -55,7 +55,7 @@ class PortolanError(Exception):
 
 
 class MediatorError(PortolanError):
-    """Base class; `detail` is for people, `locations` point to it, `extra` is for programs."""
+    """Base class; `detail` is for people, `locations` say where, `extra` is for programs."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class StillReferenced(Conflict):
         visible = [r for r in references if may_read_all(r["class"])]
         if len(visible) == len(references):
             return self
-        detail = "Other objects refer to the deleted ones; nothing was done."
+        detail = "Other objects refer to those to be deleted; nothing was done."
         return StillReferenced(detail, extra={"references": visible} if visible else None)
 
 

@@ -22,7 +22,7 @@ MAX_CALLS: Final = 100
 """Calls of one batch at most: a store does them in one transaction or script."""
 
 _MAX_BATCH_S: Final = 0.25
-"""Expected seconds of a batch at most, unless a goal says less: objects may be large."""
+"""Limit of the expected seconds of a batch, unless a goal is lower: objects may be large."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +31,7 @@ class BatchWait:
 
     Attributes:
         pipelines: Whether the store lets concurrent calls share round trips; then no call waits.
-        wait_s: The minimum time from one batch to the start of the next.
+        wait_s: The minimum time from the start of one batch to the start of the next.
         max_calls: Calls that the next batch may have.
         why: A sentence with the numbers that explains the wait.
     """

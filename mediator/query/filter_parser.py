@@ -177,4 +177,4 @@ OPERATORS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("in", "like", "contains"), 2),
     **dict.fromkeys(("and", "or", "not", "exists"), 0),
 }
-"""All operators, with the length of their array; 0 if they take no array."""
+"""All operators, with the length of their array; 0 if it is not fixed, or they take none."""

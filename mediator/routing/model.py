@@ -32,7 +32,7 @@ class ClassRoute:
         referenced_by: Those of all classes that refer to it.
         partly_unique: Of a former schema, the fields of unique constraints that it has only in
             part.
-        made_us: When the class was created or last placed elsewhere, in microseconds since 1970:
+        made_us: When the class was created or last placed anew, in microseconds since 1970:
             changes with a lower version are of a former class of the name. 0: unknown.
     """
 
@@ -124,7 +124,7 @@ class DatabaseRoute:
     Attributes:
         id: Unique among all databases that ever had the name. Empty without a catalogue: the name
             is the id.
-        held: Classes that are being placed elsewhere: the catalogue may have moved them already.
+        held: Classes that are being placed anew: the catalogue may have moved them already.
         owned_until: When the objects of classes without owners last had owners
             (`mediator.changes.former_owners`).
         overrides: Systems that operators have chosen, including ended ones.

@@ -96,9 +96,9 @@ class BlindWrites:
         """Log a write as aborted; false: it has happened, or will.
 
         The log is not enough: another process may have completed the write, and the log forgotten
-        it, before its begin came late or a process that met an intent logged it again. But a write
-        that was refused an intent never had all of them, and one that still has an intent was not
-        completed.
+        it, before its late begin arrived, or before a process that had met an intent logged it
+        again. But a write that was refused an intent never had all of them, and one that still has
+        an intent was not completed.
 
         Args:
             refused: Whether a record has refused its intent.

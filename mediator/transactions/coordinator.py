@@ -179,11 +179,7 @@ class Transactions:
             raise WriteBlocked(foreign_intents)
         locked_objects = {(o.target.route.schema.name, o.target.id): o for o in objects}
         actions = await self._final_actions(transaction, routes, locked_objects.keys(), entry)
-        read_keys = {
-            (entry_read.class_name, entry_read.id)
-            for entry_read in transaction.reads
-            if entry_read.versions
-        }
+        read_keys = {(read.class_name, read.id) for read in transaction.reads if read.versions}
         write_keys = [(write.class_name, write.id) for write in transaction.writes]
         pending = [
             PendingOperation(operation, locked_objects[key], key in read_keys)
