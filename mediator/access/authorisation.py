@@ -148,7 +148,7 @@ class Access:
     def owned_until(self, database: str, class_name: str) -> datetime | None:
         """Return until when the request was confined to some objects of a class.
 
-        None: it never was, or still is, as `may_read_all` returns.
+        None: it never was, or still is; `may_read_all` tells which.
         """
         route = self._model().databases.get(database)
         until = None if route is None else had_owners_until(route.owned_until, class_name)

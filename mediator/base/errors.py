@@ -126,7 +126,7 @@ class DanglingReference(Conflict):
 
 
 class StillReferenced(Conflict):
-    """Foreign keys forbid to delete an object; `extra["references"]` says which, and for whom."""
+    """Foreign keys forbid a deletion; `extra["references"]` lists them, with referring objects."""
 
     def shown_to(self, may_read_all: Callable[[str], bool]) -> StillReferenced:
         """Return the error for a caller who may read all objects of only some classes."""
@@ -168,7 +168,7 @@ class TooCostly(MediatorError):
 
 
 class AdvisoryOnly(Conflict):
-    """The database is in advisory mode: it answers advice and holds no data."""
+    """The database is in advisory mode: it gives advice and holds no data."""
 
 
 class SchemaRetired(MediatorError):

@@ -28,8 +28,8 @@ class ClassRoute:
             None if the database has no view.
         dropped: Stored names of fields that were dropped with their values, which no other field of
             the class ever gets.
-        foreign_keys: Those of the class.
-        referenced_by: Those of all classes that refer to it.
+        foreign_keys: The foreign keys of the class.
+        referenced_by: The foreign keys of all classes that refer to it.
         partly_unique: Of a former schema, the fields of unique constraints that it has only in
             part.
         made_us: When the class was created or last placed anew, in microseconds since 1970:

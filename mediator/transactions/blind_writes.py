@@ -58,7 +58,7 @@ class BlindWrites:
         """Log a staged write as committed if it has all its intents.
 
         A record that was written already has it as its last joint write until all intents are
-        gone: no later write applies before.
+        gone: no later write applies before that.
 
         With `fences` it sets no more intents: if this then returns false, it never has them all.
         """
