@@ -140,7 +140,7 @@ class Manifest:
             members = orjson.loads(text)
             digest = members.pop("digest")
             if digest != _digest(members):
-                raise ArchiveInvalid(f"{MANIFEST} is damaged: its digest is another.")
+                raise ArchiveInvalid(f"{MANIFEST} is damaged: its digest does not match.")
             if (format_ := members.pop("format")) != _FORMAT:
                 raise ArchiveInvalid(f"The backup is of another format: {format_!r}.")
             manifest = _READER.validate_python(members)

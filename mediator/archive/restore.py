@@ -114,7 +114,7 @@ class Restoration:
         if newest > (self._to.clock.now() + SKEW_S) * _US:
             raise Conflict(
                 "The backup has versions from the future: the clock of this machine is behind. "
-                "Versions given from now on could be some that were given before."
+                "New versions could repeat earlier ones."
             )
         return manifest
 

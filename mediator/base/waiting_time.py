@@ -84,9 +84,9 @@ def waiting_time(
         return WaitingTime(lower_s, lower_s, upper_s, rate * lower_s, False, text)
     wait_s = lower_s if objective == "latency" else upper_s
     text = (
-        f"Any wait from {lower_s:.6g} s, what a batch takes then, to {upper_s:.6g} s, with which"
-        f" the last of {1 / selectivity:.6g} partitions still ends within {latency_s:.6g} s, is"
-        f" valid; for the objective {objective} it is {wait_s:.6g} s."
+        f"Any wait from {lower_s:.6g} s, the time that a batch then takes, to {upper_s:.6g} s, with"
+        f" which the last of {1 / selectivity:.6g} partitions still ends within {latency_s:.6g} s,"
+        f" is valid; for the objective {objective} it is {wait_s:.6g} s."
     )
     return WaitingTime(wait_s, lower_s, upper_s, rate * wait_s, True, text)
 

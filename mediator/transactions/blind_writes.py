@@ -119,5 +119,5 @@ class BlindWrites:
         if any(state.joint == entry.intent for state in states):
             return False
         results_or_raise(results)
-        detail = "The object was written by others since; nothing shows whether this came before."
+        detail = "Other writes have changed the object since; nothing shows if this came before."
         raise OutcomeUnknown(detail, system="the catalogue")

@@ -78,7 +78,7 @@ class Actions:
         if other_count + len(self.written) > MAX_WRITES:
             raise StillReferenced(
                 f"More than {MAX_WRITES} objects would be written with this transaction, because"
-                " of foreign keys; nothing was done. Delete what refers first, or write less."
+                " of foreign keys; nothing was done. Delete referring objects first, or fewer."
             )
 
     def operations(
