@@ -190,7 +190,7 @@ def _bind_beyond_room(
     allowed: list[Operation] = []
     for operation in operations:
         creates = _may_create(operation)
-        allowed.append(_bound(model, operation) if creates and room <= 0 else operation)
+        allowed.append(_bind(model, operation) if creates and room <= 0 else operation)
         room -= creates
     return allowed
 
@@ -201,7 +201,7 @@ def _may_create(operation: Operation) -> bool:
     return isinstance(operation, Create)
 
 
-def _bound(model: RoutingModel, operation: Operation) -> Operation:
+def _bind(model: RoutingModel, operation: Operation) -> Operation:
     """Bind a write that may create to an existing object, and one that must create to `NEVER`."""
     if not isinstance(operation, Create | Put):
         return operation

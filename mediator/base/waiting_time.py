@@ -95,10 +95,10 @@ def _overloaded(
     costs: Costs, load: float, rate: float, selectivity: float, latency_s: float
 ) -> WaitingTime:
     """Run batches back to back, as large as the bound allows: they cannot keep up."""
-    max_wait_s = latency_s / (1 / selectivity + 1)
-    batch = max(1.0, (max_wait_s - costs.constant_s) / costs.linear_s)
+    max_batch_s = latency_s / (1 / selectivity + 1)
+    batch = max(1.0, (max_batch_s - costs.constant_s) / costs.linear_s)
     text = (
         f"Overload: {rate:.6g} messages a second take {load:.6g} s of work in each second, whatever"
         f" the batches. They run back to back, with {batch:.6g} messages at most."
     )
-    return WaitingTime(0.0, None, max_wait_s, batch, False, text)
+    return WaitingTime(0.0, None, max_batch_s, batch, False, text)

@@ -64,10 +64,10 @@ class BatchWait:
 
     def _max_calls(self, costs: Costs) -> int:
         """Return how many calls a batch can have and still meet the goal."""
-        max_s = min(self.bound.goal_s, _MAX_BATCH_S)
+        max_batch_s = min(self.bound.goal_s, _MAX_BATCH_S)
         if not costs.linear_s:
             return MAX_CALLS
-        return max(1, min(MAX_CALLS, int((max_s - costs.constant_s) / costs.linear_s)))
+        return max(1, min(MAX_CALLS, int((max_batch_s - costs.constant_s) / costs.linear_s)))
 
     def _compute(self, costs: Costs, rate: float) -> tuple[float, str]:
         if self.pipelines:

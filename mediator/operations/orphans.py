@@ -33,13 +33,13 @@ class OrphanResolver:
             Unavailable: A system does not answer.
         """
         records = self._records(database, keys)
-        fenced = await asyncio.gather(
+        fenced_versions = await asyncio.gather(
             *(self._calls.fence(fragment, id_, token) for fragment, id_ in records)
         )
         written = set(keys)
         versions = (
             (CacheKey(fragment.class_name, id_, group), version)
-            for (fragment, id_), by_group in zip(records, fenced, strict=True)
+            for (fragment, id_), by_group in zip(records, fenced_versions, strict=True)
             for group, version in by_group.items()
         )
         return {key: version for key, version in versions if key in written}

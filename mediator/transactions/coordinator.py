@@ -261,8 +261,8 @@ class Transactions:
         """
         database = transaction.database
         written = {write.class_name for write in transaction.writes}
-        names = written | {read.class_name for read in transaction.reads}
-        if unknown := names - self._classes(database).keys():
+        class_names = written | {read.class_name for read in transaction.reads}
+        if unknown := class_names - self._classes(database).keys():
             first = min(unknown & written or unknown)
             try:
                 await self._plane.route(database, first)
@@ -270,7 +270,7 @@ class Transactions:
                 if first in written:
                     raise
         classes = self._classes(database)
-        routes = {name: classes[name] for name in sorted(names & classes.keys())}
+        routes = {name: classes[name] for name in sorted(class_names & classes.keys())}
         for name in sorted(written - routes.keys()):
             routes[name] = await self._plane.route(database, name)
         for name in sorted(reachable(classes, transaction.writes) - routes.keys()):
