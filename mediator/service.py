@@ -448,7 +448,7 @@ class Mediator:
 
     async def share_metrics(self) -> None:
         peer_metrics: list[dict[str, Any]] = []
-        # If refused, its metrics are of another installation, and nobody reads ours.
+        # If Redis is refused, its metrics are another installation's, and nobody there reads ours.
         if self.coordination is None or not self.coordination.is_refused:
             metrics = {**self._metrics.snapshot(), **self._advisor.shared()}
             await self._exchange.publish(self.replica, metrics)

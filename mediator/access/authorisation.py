@@ -148,7 +148,7 @@ class Access:
     def owned_until(self, database: str, class_name: str) -> datetime | None:
         """Return until when the request was confined to some objects of a class.
 
-        None: it never was, or still is, as `may_read_all` returns.
+        None: it never was, or still is; `may_read_all` tells which.
         """
         route = self._model().databases.get(database)
         until = None if route is None else had_owners_until(route.owned_until, class_name)
@@ -216,7 +216,7 @@ class Access:
         return may_read_all and self._was_open_since(database, class_name, moment)
 
     def _was_open_since(self, database: str, class_name: str, moment: datetime) -> bool:
-        """Whether objects of a class had no owners for certain since a moment, if none now."""
+        """Whether objects of a class without owners certainly had none since a moment."""
         until = self.owned_until(database, class_name)
         return until is None or moment > changes_open_at(until)
 

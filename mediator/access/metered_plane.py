@@ -54,7 +54,7 @@ MayReadAll: TypeAlias = Callable[[str, str], bool]
 _A = TypeVar("_A", bound=Outcome | MediatorError)
 
 _MAX_PAUSE_S: Final = 1.0
-"""Limit of the pause of a query whose tenant slightly exceeds its rate; beyond it is refused."""
+"""Limit of the pause of a query whose tenant exceeds its rate; a longer one means refusal."""
 
 _PRESENT: Final = Condition(present=True)
 
@@ -76,7 +76,7 @@ class NarrowedPlane:
         return await self._plane.read(operation, preference)
 
     async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
-        """Return a recorded answer: the id of an operation contains its subject."""
+        """Return a recorded answer, the caller's own: an operation's id contains its subject."""
         return await self._plane.recall(operation, whole=whole)
 
 
@@ -190,7 +190,7 @@ def _bind_beyond_room(
     allowed: list[Operation] = []
     for operation in operations:
         creates = _may_create(operation)
-        allowed.append(_bound(model, operation) if creates and room <= 0 else operation)
+        allowed.append(_bind(model, operation) if creates and room <= 0 else operation)
         room -= creates
     return allowed
 
@@ -201,8 +201,8 @@ def _may_create(operation: Operation) -> bool:
     return isinstance(operation, Create)
 
 
-def _bound(model: RoutingModel, operation: Operation) -> Operation:
-    """Bind a write that may create to an existing object; one that must create never holds."""
+def _bind(model: RoutingModel, operation: Operation) -> Operation:
+    """Bind a write that may create to an existing object, and one that must create to `NEVER`."""
     if not isinstance(operation, Create | Put):
         return operation
     database = model.databases.get(operation.database)

@@ -107,11 +107,11 @@ def keep_owner(owner: Owner, operation: WriteOperation) -> WriteOperation:
         case Update() if owner.field in operation.touched:
             _check_value(owner, operation.values.get(owner.field))
         case ReadModifyWrite():
-            return replace(operation, compute=_check_computed_owner(owner, operation))
+            return replace(operation, compute=_with_owner_check(owner, operation))
     return operation
 
 
-def _check_computed_owner(
+def _with_owner_check(
     owner: Owner, operation: ReadModifyWrite
 ) -> Callable[[dict[str, object]], dict[str, object]]:
     def compute(document: dict[str, object]) -> dict[str, object]:

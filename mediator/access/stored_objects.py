@@ -69,7 +69,7 @@ class StoredObjects:
             raise failed
 
     async def _measure(self, tenant: str, databases: Iterable[str]) -> None:
-        # Objects created during the count stay in `_growth`: they may count twice, never less.
+        # Objects created during the count stay in `_growth`: they count once or twice.
         before = self._growth[tenant]
         total = sum([await self._count(database) for database in databases])
         self._counts[tenant] = total

@@ -29,7 +29,7 @@ _ORDER: Final = frozenset({"<", "<=", ">", ">="})
 
 
 def check(rules: Sequence[Rule], vocabulary: Vocabulary) -> None:
-    """Check rules.
+    """Check the names and types in rules.
 
     Raises:
         RulesInvalid: With the first error of each condition and each action.

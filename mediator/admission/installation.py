@@ -89,9 +89,9 @@ INSTALLATION: Final = Vocabulary(
         ("QUEUED", "ACTIVE", "INACTIVE", "DONE", "FAILED", "STOPPED", "CANCELLED"), _STATE
     ),
     figures={
-        "workerCpuLoad": "processor time of the busiest worker, in percent of what it may use",
+        "workerCpuLoad": "processor time of the busiest worker, in percent of its limit",
         "workerMemoryLoad": "memory of the fullest worker, in percent",
-        "serviceCpuLoad": "processor time of this replica, in percent of what it may use",
+        "serviceCpuLoad": "processor time of this replica, in percent of its limit",
         "serviceMemoryLoad": "memory of this replica, in percent",
         "requestRate": "requests that this replica answered in a second",
         "requestsInFlight": "requests that this replica is answering",

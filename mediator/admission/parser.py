@@ -152,8 +152,8 @@ class _Parser:
     def _rule(self, number: int) -> Rule:
         if self._is("DEFINE"):
             detail = (
-                "complex events are not taken: they are continuous queries over events, and there"
-                " are none here; state what is common to them in a condition on Timer"
+                "complex events are not taken: they are continuous queries over events, which do"
+                " not exist here; state their common part in a condition on Timer"
             )
             raise RuleProblem(self._token.at, detail)
         if number > MAX_RULES:

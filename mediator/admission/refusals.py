@@ -32,7 +32,7 @@ class Refusals:
     """The refusals in force at this replica; times are monotonic.
 
     Attributes:
-        active: Whether any may be in force: all that a request checks without refusals.
+        active: Whether any may be in force; if not, a request checks nothing else.
     """
 
     _clock: Clock

@@ -35,7 +35,7 @@ class EventType:
 
     Attributes:
         attributes: Their types, by name.
-        extent: Who notices it; None: every place with a rule on it.
+        extent: Where it is noticed; None: wherever there is a rule on it.
     """
 
     attributes: Mapping[str, Type]

@@ -137,7 +137,7 @@ class Backup:
         # dropped fields are erased meanwhile.
         present = await self._stored([d.name for d in stored])
         if [(d.id, d.version) for d in present] != [(d.id, d.version) for d in stored]:
-            raise Conflict("A schema was set while the backup was written, which is invalid.")
+            raise Conflict("A schema was set while the backup was written; the backup is invalid.")
         manifest = Manifest(created, catalogue, systems, entries)
         await asyncio.to_thread(write_manifest, directory, manifest)
         return manifest

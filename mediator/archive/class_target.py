@@ -210,13 +210,13 @@ class ClassTarget:
         restored_ids = {id_ for id_ in holders.values() if isinstance(replies.get(id_), Outcome)}
         if after is not None:
             restored_ids |= {id_ for id_ in holders.values() if id_.encode() <= after.encode()}
-        later_ids = {*holders.values()} - restored_ids
+        unrestored_ids = {*holders.values()} - restored_ids
         present = await self._look(sorted(restored_ids))
         foreign = {id_ for id_, outcome in present.items() if outcome not in self._put_versions}
         if not frees:
-            foreign |= later_ids
+            foreign |= unrestored_ids
         results_or_raise(reply for line, reply in refused if holders[line.id] in foreign)
-        await self._delete(sorted(later_ids))
+        await self._delete(sorted(unrestored_ids))
         return await self._drop_superseded(blocked, holders, present)
 
     async def _drop_superseded(
@@ -289,7 +289,7 @@ class ClassTarget:
                 _operation(),
                 condition,
                 values=decode(line.values),
-                unchecked=True,  # its references may come later
+                unchecked=True,  # objects to which it refers may come later
             )
             for line, condition in zip(lines, conditions, strict=True)
         ]
@@ -341,9 +341,9 @@ class ClassTarget:
 
     async def _delete(self, ids: Sequence[str]) -> int:
         """Delete objects; returns how many existed."""
-        deleted, is_present = 0, Condition(present=True)
+        deleted, condition = 0, Condition(present=True)
         deletes = [
-            Delete(*self._address, id_, _operation(), is_present, unchecked=True) for id_ in ids
+            Delete(*self._address, id_, _operation(), condition, unchecked=True) for id_ in ids
         ]
         for reply in await self._carry_out(deletes):
             # Otherwise another client has deleted it meanwhile.

@@ -135,12 +135,12 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Raise `ArchiveInvalid` if the text is not a manifest, or was changed."""
+        """Parse a manifest; `ArchiveInvalid` if the text is not one, or was changed."""
         try:
             members = orjson.loads(text)
             digest = members.pop("digest")
             if digest != _digest(members):
-                raise ArchiveInvalid(f"{MANIFEST} is damaged: its digest is another.")
+                raise ArchiveInvalid(f"{MANIFEST} is damaged: its digest does not match.")
             if (format_ := members.pop("format")) != _FORMAT:
                 raise ArchiveInvalid(f"The backup is of another format: {format_!r}.")
             manifest = _READER.validate_python(members)

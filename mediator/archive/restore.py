@@ -99,8 +99,8 @@ class Restoration:
         for name, (document, options) in changes.items():
             await self._to.control.set_schema(name, document, options=options)
         ids = {name: self._to.id_of(name) for name in chosen}
-        added = await rows.add(saved, ids, keys=keys)
-        report.rows, report.left_out = added.added, added.left_out
+        result = await rows.add(saved, ids, keys=keys)
+        report.rows, report.left_out = result.added, result.left_out
         for name, part in chosen.items():
             await self._restore_database(directory, name, part, report)
         return report
@@ -114,7 +114,7 @@ class Restoration:
         if newest > (self._to.clock.now() + SKEW_S) * _US:
             raise Conflict(
                 "The backup has versions from the future: the clock of this machine is behind. "
-                "Versions given from now on could be some that were given before."
+                "New versions could repeat earlier ones."
             )
         return manifest
 

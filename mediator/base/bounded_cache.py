@@ -30,8 +30,8 @@ class BoundedCache(Generic[_T]):
 
     Args:
         compute: The function; its arguments never change.
-        entries: Cached results, with their arguments, up to `MAX_BYTES`; beyond that the cache
-            is cleared.
+        entries: Limit of cached results, whose arguments take up to `MAX_BYTES`; beyond either
+            limit the cache is cleared.
         measured: Dataclasses whose fields count for the size of an argument that is or contains
             one of them. Other objects are shared, and count without their fields; collections
             always count.

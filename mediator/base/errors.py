@@ -55,7 +55,7 @@ class PortolanError(Exception):
 
 
 class MediatorError(PortolanError):
-    """Base class; `detail` is for people, `locations` point to it, `extra` is for programs."""
+    """Base class; `detail` is for people, `locations` say where, `extra` is for programs."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class DanglingReference(Conflict):
 
 
 class StillReferenced(Conflict):
-    """Foreign keys forbid to delete an object; `extra["references"]` says which, and for whom."""
+    """Foreign keys forbid a deletion; `extra["references"]` lists them, with referring objects."""
 
     def shown_to(self, may_read_all: Callable[[str], bool]) -> StillReferenced:
         """Return the error for a caller who may read all objects of only some classes."""
@@ -134,7 +134,7 @@ class StillReferenced(Conflict):
         visible = [r for r in references if may_read_all(r["class"])]
         if len(visible) == len(references):
             return self
-        detail = "Other objects refer to the deleted ones; nothing was done."
+        detail = "Other objects refer to those to be deleted; nothing was done."
         return StillReferenced(detail, extra={"references": visible} if visible else None)
 
 
@@ -168,7 +168,7 @@ class TooCostly(MediatorError):
 
 
 class AdvisoryOnly(Conflict):
-    """The database is in advisory mode: it answers advice and holds no data."""
+    """The database is in advisory mode: it gives advice and holds no data."""
 
 
 class SchemaRetired(MediatorError):

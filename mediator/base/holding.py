@@ -87,7 +87,7 @@ class Holder:
                 await self.on_error(error)
 
     async def _hold(self, work: _Work) -> None:
-        # A new token each time: a late call of an earlier one must not count as of this one.
+        # A new token each time: a late call under an earlier one must not count under this one.
         lease = Lease(self.name, f"{self.replica}:{uuid4().hex}")
         acquire = partial(self.leases.acquire, lease.name, lease.token, LEASE_S)
         if not await acquire():

@@ -149,7 +149,7 @@ class ViolationDetected:
 
 @dataclass(frozen=True, slots=True)
 class RedoRecovered:
-    """A write over several systems without its coordinator was rolled forward or dropped.
+    """A write over several systems whose coordinator had gone was rolled forward or dropped.
 
     Refused: it is committed, but a store refuses a step of it, for `reason`. It is retried.
     """

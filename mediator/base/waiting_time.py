@@ -84,9 +84,9 @@ def waiting_time(
         return WaitingTime(lower_s, lower_s, upper_s, rate * lower_s, False, text)
     wait_s = lower_s if objective == "latency" else upper_s
     text = (
-        f"Any wait from {lower_s:.6g} s, what a batch takes then, to {upper_s:.6g} s, with which"
-        f" the last of {1 / selectivity:.6g} partitions still ends within {latency_s:.6g} s, is"
-        f" valid; for the objective {objective} it is {wait_s:.6g} s."
+        f"Any wait from {lower_s:.6g} s, the time that a batch then takes, to {upper_s:.6g} s, with"
+        f" which the last of {1 / selectivity:.6g} partitions still ends within {latency_s:.6g} s,"
+        f" is valid; for the objective {objective} it is {wait_s:.6g} s."
     )
     return WaitingTime(wait_s, lower_s, upper_s, rate * wait_s, True, text)
 
@@ -95,10 +95,10 @@ def _overloaded(
     costs: Costs, load: float, rate: float, selectivity: float, latency_s: float
 ) -> WaitingTime:
     """Run batches back to back, as large as the bound allows: they cannot keep up."""
-    max_wait_s = latency_s / (1 / selectivity + 1)
-    batch = max(1.0, (max_wait_s - costs.constant_s) / costs.linear_s)
+    max_batch_s = latency_s / (1 / selectivity + 1)
+    batch = max(1.0, (max_batch_s - costs.constant_s) / costs.linear_s)
     text = (
         f"Overload: {rate:.6g} messages a second take {load:.6g} s of work in each second, whatever"
         f" the batches. They run back to back, with {batch:.6g} messages at most."
     )
-    return WaitingTime(0.0, None, max_wait_s, batch, False, text)
+    return WaitingTime(0.0, None, max_batch_s, batch, False, text)

@@ -1,7 +1,7 @@
 """The definitions of databases, of views or standing queries, and their states.
 
-All keys of a database share one hash tag: a hash of documents, a hash of states, unless still
-building; and the number of changes to the documents, `revision` in `published`.
+All keys of a database share one hash tag: a hash of documents; a hash of states, without those
+still building; and the number of changes to the documents, `revision` in `published`.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class RedisFeed:
                 pass
 
     async def clear(self, database: str) -> None:
-        """Keys with an expiry are left to expire."""
+        """Remove the keys of a database; those with an expiry are left to expire."""
         keys = [feed_key(database, key) for key in (*range(PARTITIONS), *_PERSISTENT_KEYS)]
         await reply_of(self._redis.unlink(*keys))
 

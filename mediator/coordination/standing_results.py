@@ -10,7 +10,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `…:counts` | hash: the number of the last result of each query |
 | `…:digests` | hash: the position after the last result of each query |
 | `…:pauses` | hash: the pause of each query, see `scripts/pauses.lua` |
-| `…:deliveries` | hash: up to which result each query was appended to a stream |
+| `…:deliveries` | hash: the last result of each query that was appended to a stream |
 | `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
 | `…:batches` | stream: `tuples` of each relation in a batch, by its sequence and the relation |
 | `…:results:<query>` | stream: results, by their number |
@@ -182,7 +182,7 @@ class RedisStandingResults:
             block = max(1, round(wait_s * 1000))
             reply = await reply_of(self._redis.xread({name: f"{after.number}-0"}, limit, block))
             if results := _results(entries_of(reply)):
-                # The server may have changed by now.
+                # Another server may have taken over by now.
                 _require_following(after, results[-1].position, results)
         return results
 

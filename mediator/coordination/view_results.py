@@ -112,11 +112,11 @@ class RedisViewResults:
     ) -> None:
         args: list[Any] = [lease.token, sequence, position, randbits(_RANDOM_BITS)]
         args += (MAX_DELTAS, MAX_DELTA_BYTES)
-        for id_, new in publications.items():
-            state = "" if new.state is None else orjson.dumps(list(new.state))
-            delta = _delta_rows(new) if new.rows or new.is_first else ""
-            args += (id_, state, delta, len(new.rows))
-            for row, _, count in new.rows:
+        for id_, publication in publications.items():
+            state = "" if publication.state is None else orjson.dumps(list(publication.state))
+            delta = _delta_rows(publication) if publication.rows or publication.is_first else ""
+            args += (id_, state, delta, len(publication.rows))
+            for row, _, count in publication.rows:
                 args += (row, count)
         keys = [self._base(database), lease.key]
         if await reply_of(self._publish(keys=keys, args=args)) == _LEASE_LOST:

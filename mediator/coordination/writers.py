@@ -3,7 +3,7 @@
 | key | content |
 |---|---|
 | `portolan:feed:writers` | hash: the last token of each registered replica |
-| `portolan:feed:recovered` | hash: the run id of the server up to which each system is recovered |
+| `portolan:feed:recovered` | hash: by system, the run id of the server for which it is recovered |
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Executor:
         return await self._write_single(route, operation)
 
     async def _write_checked(self, operation: WriteOperation) -> Outcome:
-        """Execute a write, with the actions of its foreign keys, as a transaction.
+        """Execute a write, with the checks and actions of its foreign keys, as a transaction.
 
         Raises:
             Locked: Other writers held the objects concerned all the time; nothing was written.
@@ -348,7 +348,7 @@ class Executor:
             # Before the deletion is acknowledged: a read of the view would still find the object.
             await self._copier.forget(route, {id_: version})
         except Unavailable as error:
-            detail = "The object is deleted; its copy in the view is removed once that answers."
+            detail = "The object is deleted; its copy in the view is removed once the view answers."
             raise OutcomeUnknown(detail, system=error.system) from error
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:

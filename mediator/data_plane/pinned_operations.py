@@ -157,7 +157,7 @@ class PinnedOperation:
         return replace(outcome, values=former_values(outcome.values, self._names))
 
     def error(self, error: MediatorError) -> MediatorError:
-        """Rename the fields of an error as in the version; errors of a compute use its names."""
+        """Rename the fields of an error as in the version; errors of a compute are so already."""
         if error is not self._refusal:
             error.locations = tuple(
                 [self._rename_location(location) for location in error.locations]
@@ -173,6 +173,6 @@ class PinnedOperation:
 
 
 def _check_members(document: dict[str, Any], names: ClassNames, codec: Codec) -> None:
-    """Raise `Invalid` for members that are not fields of the version, even if present ones."""
+    """Raise `Invalid` for members that are not fields of the version, but perhaps present ones."""
     if unknown := {name: None for name in document if name not in names.present}:
         codec.decode_fields(unknown)

@@ -147,7 +147,7 @@ class PinnedPlane:
 
         async def run(transaction: CommitRequest) -> list[Outcome]:
             pinned = [self._pin(write) for write in transaction.writes]
-            writes = tuple([await self._pin_write(pin) for pin in pinned])
+            writes = tuple([await self._choose_write(pin) for pin in pinned])
             try:
                 outcomes = await transact(replace(transaction, writes=writes))
             except MediatorError as error:
@@ -156,7 +156,7 @@ class PinnedPlane:
 
         return run
 
-    async def _pin_write(self, pinned: PinnedOperation) -> WriteOperation:
+    async def _choose_write(self, pinned: PinnedOperation) -> WriteOperation:
         """Return a write of a transaction: a put over hidden fields replaces, or creates."""
         write = pinned.present
         assert not isinstance(write, Get)
@@ -191,8 +191,8 @@ class PinnedPlane:
         put = pinned.operation
         database = self._plane.model.databases.get(put.database)
         route = None if database is None else database.classes.get(put.class_name)
-        pinned_version = self._schema.now.classes[put.class_name].schema_version
-        if isinstance(put, Put) and route is not None and route.schema_version != pinned_version:
+        expected_version = self._schema.now.classes[put.class_name].schema_version
+        if isinstance(put, Put) and route is not None and route.schema_version != expected_version:
             raise changed_meanwhile(put.class_name)
 
     def _pin(self, operation: Operation) -> PinnedOperation:

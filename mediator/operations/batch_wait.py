@@ -22,7 +22,7 @@ MAX_CALLS: Final = 100
 """Calls of one batch at most: a store does them in one transaction or script."""
 
 _MAX_BATCH_S: Final = 0.25
-"""Expected seconds of a batch at most, unless a goal says less: objects may be large."""
+"""Limit of the expected seconds of a batch, unless a goal is lower: objects may be large."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +31,7 @@ class BatchWait:
 
     Attributes:
         pipelines: Whether the store lets concurrent calls share round trips; then no call waits.
-        wait_s: The minimum time from one batch to the start of the next.
+        wait_s: The minimum time from the start of one batch to the start of the next.
         max_calls: Calls that the next batch may have.
         why: A sentence with the numbers that explains the wait.
     """
@@ -64,10 +64,10 @@ class BatchWait:
 
     def _max_calls(self, costs: Costs) -> int:
         """Return how many calls a batch can have and still meet the goal."""
-        max_s = min(self.bound.goal_s, _MAX_BATCH_S)
+        max_batch_s = min(self.bound.goal_s, _MAX_BATCH_S)
         if not costs.linear_s:
             return MAX_CALLS
-        return max(1, min(MAX_CALLS, int((max_s - costs.constant_s) / costs.linear_s)))
+        return max(1, min(MAX_CALLS, int((max_batch_s - costs.constant_s) / costs.linear_s)))
 
     def _compute(self, costs: Costs, rate: float) -> tuple[float, str]:
         if self.pipelines:

@@ -205,7 +205,7 @@ class StoreCalls:
 
     async def _write_system(self, system: str, calls: Sequence[Write]) -> list[WriteReply]:
         store, fragments = self.systems.get(system), _fragments(calls)
-        self.admission.enter(fragments, calls[0].intent)  # the steps of a joint write come alone
+        self.admission.enter(fragments, calls[0].intent)  # joint steps come without other writes
         try:
             if any(fragment.ttl_s is not None for fragment in fragments):
                 # A record with an intent counts as live: it was when its transaction committed.
@@ -232,7 +232,7 @@ class StoreCalls:
                 result_or_raise(_reply(call, result))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Fence a record against the writes of a token; return its final versions."""
+        """Fence a record against the writes of a token; return its versions."""
         store = self.systems.get(fragment.system)
         try:
             return await store.fence(fragment, id_, token)
@@ -252,7 +252,7 @@ class StoreCalls:
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise Unavailable(f"{_CUT_OFF} Nothing was written.", system=store.name)
         results = await self._write_in_turn(store, calls)
-        # Check twice: after the registration ends, the feed counts as complete without this write.
+        # Check again: after the registration ends, the feed counts as complete without this write.
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise OutcomeUnknown(f"{_CUT_OFF} The write has been sent.", system=store.name)
         return results

@@ -162,7 +162,7 @@ class _Queue(Generic[_C, _R]):
         except BaseException:
             # Callers wait only for their futures, and must not wait for ever.
             for waiting in batch:
-                _resolve(waiting.futures, self._aborted(waiting.call))
+                _resolve(waiting.futures, self._abort_error(waiting.call))
             raise
 
     async def _results(self, batch: Sequence[_PendingCall[_C, _R]]) -> Sequence[_R | MediatorError]:
@@ -175,7 +175,7 @@ class _Queue(Generic[_C, _R]):
             # Before the callers resume, so that the store works while they are answered.
             self._plan(collected=True)
 
-    def _aborted(self, call: Read | Write) -> MediatorError:
+    def _abort_error(self, call: Read | Write) -> MediatorError:
         error = OutcomeUnknown if self._direction == "write" else Unavailable
         return error("The batch was aborted.", system=call.fragment.system)
 

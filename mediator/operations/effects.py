@@ -38,7 +38,7 @@ def touched_by(write: Write) -> tuple[str, ...] | None:
 
 
 def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:
-    """Return the records of several writes: a value read precedes only the first write."""
+    """Return the records with several writes: a value read precedes only the first of them."""
     counts = Counter((write.fragment, write.id) for write in writes)
     return {record for record, count in counts.items() if count > 1}
 

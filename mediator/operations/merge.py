@@ -202,7 +202,7 @@ def not_unique(class_name: str, taken: TakenClaim) -> NotUnique:
 
 def too_large(name: str) -> ObjectTooLarge:
     """Return the error for an object, or a single write, beyond its system's size limit."""
-    return ObjectTooLarge(f"{name} would be larger than its system keeps it; nothing was written.")
+    return ObjectTooLarge(f"{name} would exceed the size limit of its system; nothing was written.")
 
 
 def refusal_of(failure: OperatorFailure) -> OperatorRefused:

@@ -1,4 +1,4 @@
-"""Orphaned writes, which their replica never ended: their final versions."""
+"""Orphaned writes, which their replica never ended: fenced, and their results read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OrphanResolver:
     async def resolve(
         self, database: str, keys: Sequence[CacheKey], token: str
     ) -> dict[CacheKey, int]:
-        """Fence the records of a write, and return their final versions.
+        """Fence the records of a write, and return their versions.
 
         Once this returns, no part of the write can still take effect; parts that did are in the
         versions. Keys of removed classes or groups are left out, as are those of objects of which
@@ -33,13 +33,13 @@ class OrphanResolver:
             Unavailable: A system does not answer.
         """
         records = self._records(database, keys)
-        fenced = await asyncio.gather(
+        fenced_versions = await asyncio.gather(
             *(self._calls.fence(fragment, id_, token) for fragment, id_ in records)
         )
         written = set(keys)
         versions = (
             (CacheKey(fragment.class_name, id_, group), version)
-            for (fragment, id_), by_group in zip(records, fenced, strict=True)
+            for (fragment, id_), by_group in zip(records, fenced_versions, strict=True)
             for group, version in by_group.items()
         )
         return {key: version for key, version in versions if key in written}

@@ -33,12 +33,12 @@ async def read_objects(
     calls: StoreCalls, route: ClassRoute, resource: Get, ids: Sequence[str]
 ) -> list[Outcome | None]:
     """Read many objects of a class with one round trip for each system."""
-    fragments = resource_of(route, resource.fields)
+    touched = resource_of(route, resource.fields)
     records = iter(
-        await calls.read([Read(f, id_, names) for id_ in ids for f, names in fragments.fragments])
+        await calls.read([Read(f, id_, names) for id_ in ids for f, names in touched.fragments])
     )
     return [
-        merge_fragments(route, fragments, id_, [next(records) for _ in fragments.fragments])
+        merge_fragments(route, touched, id_, [next(records) for _ in touched.fragments])
         for id_ in ids
     ]
 
@@ -112,13 +112,13 @@ class TornReads:
         torn: Mapping[int, Outcome],
     ) -> ForeignIntents:
         """Confirm or reread outcomes; returns the intents met."""
-        fragments_read = resource_of(route, resource.fields)
-        keys = [(f, outcome.id) for outcome in torn.values() for f, _ in fragments_read.fragments]
+        touched = resource_of(route, resource.fields)
+        keys = [(f, outcome.id) for outcome in torn.values() for f, _ in touched.fragments]
         states = dict(zip(keys, await self._intents.record_states(keys), strict=True))
         changed: dict[int, Outcome] = {}
         for i, outcome in torn.items():
-            fragments = {f: states[f, outcome.id] for f, _ in fragments_read.fragments}
-            if _is_unchanged(fragments_read, outcome, fragments):
+            fragments = {f: states[f, outcome.id] for f, _ in touched.fragments}
+            if _is_unchanged(touched, outcome, fragments):
                 current[i] = replace(outcome, partial=(), pending=False)
             else:
                 changed[i] = outcome

@@ -114,7 +114,7 @@ def _move(
 
 
 _MARGIN_TOLERANCE: Final = 0.05
-"""A relevant change of a margin."""
+"""Changes of a margin up to this do not make states differ."""
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ def _obstacle(system: str, children: Sequence[NodeRank], voting: Sequence[NodeRa
 
 
 def _refusals(rank_: NodeRank) -> list[Refusal]:
-    """Return the innermost nodes that explain why no system can serve them."""
+    """Return the refusals of nodes that no system can serve: the innermost that explain it."""
     if rank_.qualified:
         inner = [refusal for child in throttled(rank_.children) for refusal in _refusals(child)]
         if inner or rank_.eligible or not rank_.bound:

@@ -51,8 +51,8 @@ class RequiredSystem:
 class RequiredSystems:
     """The systems required by the nodes and cache groups of a schema.
 
-    Data that stays on one system can have one requirement: two of them raise `Unplaceable`, with
-    the locations of both.
+    Data that stays on one system can have only one requirement: two that differ raise
+    `Unplaceable`, with the locations of both.
     """
 
     schema: Schema

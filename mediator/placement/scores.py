@@ -120,8 +120,8 @@ class SystemOrder:
     """The order that breaks ties and gives defaults.
 
     The schema's default system, if any, comes first. The others follow by what they lose in a
-    crash, least first; ties end by the system of the view, then by registration. Systems without
-    metrics come last.
+    crash, least first; of equal ones the system of the view, then the one registered first. Systems
+    without metrics come last.
     """
 
     names: tuple[str, ...]

@@ -107,9 +107,8 @@ def _curve(
     target: ContinuousRequirement,
 ) -> _Curve:
     fixed: list[float] = []
-    variable: dict[
-        ContinuousRequirement, float
-    ] = {}  # one that is pushed down to many fields counts once
+    # A requirement that is pushed down to many fields counts once.
+    variable: dict[ContinuousRequirement, float] = {}
     for share, requirement in terms(scores, requirements):
         if requirement is None:
             fixed.append(share * MET)

@@ -138,8 +138,8 @@ class Execution:
             return replace(answer, total=Total(answer.size, CountMode.EXACT))
         counting = Execution(total, self._calls, self._budget, self._joiner, self._resolve_torn)
         if total.estimated:
-            page_count = answer.size + (answer.next is not None)
-            estimate = max(page_count, await counting._driver.estimate())
+            minimum = answer.size + (answer.next is not None)
+            estimate = max(minimum, await counting._driver.estimate())
             return replace(answer, total=Total(estimate, CountMode.ESTIMATED))
         count_result = await counting._execute()
         objects = count_result.rows[0].computed[TOTAL]
@@ -178,7 +178,7 @@ class Execution:
 
     def _tail_execution(self, tail: QueryPlan) -> Execution:
         execution = Execution(tail, self._calls, self._budget, self._joiner, self._resolve_torn)
-        # Shared: both must not find an object that loses its value in between.
+        # Shared: an object that loses its value in between must not be found twice.
         execution._seen, execution._partial = self._seen, self._partial
         return execution
 
@@ -286,8 +286,8 @@ class Execution:
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Merge the driver's records with the fragments of other systems, in one round trip."""
         plan, resource = self._plan, self._resource
-        fragments = resource_of(plan.route, plan.fields)
-        outcomes = await self._merge(fragments, records)
+        touched = resource_of(plan.route, plan.fields)
+        outcomes = await self._merge(touched, records)
         outcomes = list(await self._resolve_torn(plan.route, resource, outcomes))
         self._partial.update(*[o.partial for o in outcomes if o is not None and o.partial])
         return outcomes

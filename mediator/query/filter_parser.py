@@ -103,7 +103,7 @@ class FilterParser:
             case Contains(_, str() as text):
                 self._characters += len(text)
         if self._values > MAX_VALUES:
-            constant.error(f"makes the filter have more than {MAX_VALUES} values of in")
+            constant.error(f"gives the filter more than {MAX_VALUES} values of in")
         if self._characters > MAX_CHARACTERS or self._wildcards > MAX_WILDCARDS:
             constant.error(
                 f"makes the filter search for more than {MAX_CHARACTERS} characters or"
@@ -177,4 +177,4 @@ OPERATORS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("in", "like", "contains"), 2),
     **dict.fromkeys(("and", "or", "not", "exists"), 0),
 }
-"""All operators, with the length of their array; 0 if they take no array."""
+"""All operators, with the length of their array; 0 if it is not fixed, or they take none."""

@@ -37,7 +37,7 @@ class ObjectPages:
 
     @property
     def count(self) -> int:
-        """The number of objects of the next page."""
+        """How many objects the next page may have."""
         return min(self._max_objects, self._page_size.count) if self._large else self._max_objects
 
     async def measure(self, objects: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -188,7 +188,8 @@ def _choose(query: Query, layout: _Layout) -> QueryPlan:
 def _by_order(query: Query, layout: _Layout) -> QueryPlan | None:
     """Plan with the system of the order as driver, for the objects that have a value there.
 
-    In a descending order objects without one come last, in `QueryPlan.tail` if a page is short.
+    In a descending order objects without a value come last: `QueryPlan.tail` finds them if a page
+    is short.
     """
     first = query.order[0] if query.order and query.aggregate is None else None
     if first is None or not first.descending or first.path[0] not in layout.route.fragment_of:
@@ -278,7 +279,7 @@ def _candidate(
 def _aggregates(plan: QueryPlan, store: Store) -> bool:
     """Whether the driver's system computes the aggregate: it must see all objects and no others.
 
-    It would count expired objects that are not swept yet.
+    It does not if objects expire: it would count those that are not swept yet.
     """
     aggregate, driver = plan.query.aggregate, plan.driver
     if aggregate is None or plan.residual is not None or plan.joined_filter is not None:

@@ -18,7 +18,7 @@ MAX_LEVELS: Final = 8
 def parse_fields(
     node: Node, schema: ClassSchema, *, is_known: bool = True
 ) -> tuple[str, ...] | None:
-    """Parse names of fields; suggests others only if the client knows the class."""
+    """Parse names of fields; suggests similar ones only if the client knows the class."""
     if not node.given:
         return None
     if node.value == ["id"]:

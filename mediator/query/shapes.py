@@ -23,7 +23,7 @@ _MAX_LENGTH: Final = 1_000
 
 
 def shape_of(query: Query) -> str:
-    """Return a query as JSON, truncated, with ``?`` in place of each constant.
+    """Return a query as JSON with ``?`` in place of each constant, truncated if it is long.
 
     A path within a field may contain keys of a map, which are data, so only the field is shown.
     """

@@ -62,7 +62,7 @@ class FormerSchema:
         return self.model.databases[self.database].classes
 
     def route_of(self, class_name: str) -> ClassRoute:
-        """Raise `NotFound` if the version has no such class, or another one of the name."""
+        """Return a route; `NotFound` if the version has no such class, or another of the name."""
         route = self.classes.get(class_name)
         if route is None:
             raise NotFound(f"Version {self.version} of {self.database} has no class {class_name}.")

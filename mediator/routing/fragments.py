@@ -292,7 +292,7 @@ def _update_write(
 def _check_claims(fragment: Fragment, operators: tuple[OperatorCall, ...]) -> None:
     """Refuse operators whose results would have to be claimed: only the store knows them.
 
-    Requests that name such a field are refused on reading; this one was read before.
+    Requests that name such a field are refused by the parser; this one was parsed before.
 
     Raises:
         Conflict: A field has joined a unique constraint meanwhile; the request had no effect.

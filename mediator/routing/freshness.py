@@ -23,7 +23,8 @@ class ReadPreference:
 
     Attributes:
         consistency: ``strong``: the systems' present state. ``bounded``: from the materialised
-            view, even if one system could answer alone. None: the cheapest source.
+            view, even if one system could answer alone. None: from the view only if the read
+            would take several systems.
         max_staleness_s: Maximum age of the answer; the schema's bound holds in any case.
         at_least: Versions that the groups of some objects must have reached, by class and id.
         whole: Whether pending writes over several systems are resolved first, so that no answer

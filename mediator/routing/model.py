@@ -28,11 +28,11 @@ class ClassRoute:
             None if the database has no view.
         dropped: Stored names of fields that were dropped with their values, which no other field of
             the class ever gets.
-        foreign_keys: Those of the class.
-        referenced_by: Those of all classes that refer to it.
+        foreign_keys: The foreign keys of the class.
+        referenced_by: The foreign keys of all classes that refer to it.
         partly_unique: Of a former schema, the fields of unique constraints that it has only in
             part.
-        made_us: When the class was created or last placed elsewhere, in microseconds since 1970:
+        made_us: When the class was created or last placed anew, in microseconds since 1970:
             changes with a lower version are of a former class of the name. 0: unknown.
     """
 
@@ -124,7 +124,7 @@ class DatabaseRoute:
     Attributes:
         id: Unique among all databases that ever had the name. Empty without a catalogue: the name
             is the id.
-        held: Classes that are being placed elsewhere: the catalogue may have moved them already.
+        held: Classes that are being placed anew: the catalogue may have moved them already.
         owned_until: When the objects of classes without owners last had owners
             (`mediator.changes.former_owners`).
         overrides: Systems that operators have chosen, including ended ones.

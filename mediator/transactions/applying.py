@@ -41,7 +41,7 @@ _REFUSED: Final = (Status.REFUSED, Status.TAKEN, Status.TOO_LARGE)
 """After these a step has had no effect, and the intent stays on the record."""
 
 _FRAGMENTS: Final = 256
-"""Fragments without bounds in the cache."""
+"""Limit of cached fragments without bounds."""
 
 
 class StepRefused(Unavailable):

@@ -58,7 +58,7 @@ class BlindWrites:
         """Log a staged write as committed if it has all its intents.
 
         A record that was written already has it as its last joint write until all intents are
-        gone: no later write applies before.
+        gone: no later write applies before that.
 
         With `fences` it sets no more intents: if this then returns false, it never has them all.
         """
@@ -96,9 +96,9 @@ class BlindWrites:
         """Log a write as aborted; false: it has happened, or will.
 
         The log is not enough: another process may have completed the write, and the log forgotten
-        it, before its begin came late or a process that met an intent logged it again. But a write
-        that was refused an intent never had all of them, and one that still has an intent was not
-        completed.
+        it, before its late begin arrived, or before a process that had met an intent logged it
+        again. But a write that was refused an intent never had all of them, and one that still has
+        an intent was not completed.
 
         Args:
             refused: Whether a record has refused its intent.
@@ -119,5 +119,5 @@ class BlindWrites:
         if any(state.joint == entry.intent for state in states):
             return False
         results_or_raise(results)
-        detail = "The object was written by others since; nothing shows whether this came before."
+        detail = "Other writes have changed the object since; nothing shows if this came before."
         raise OutcomeUnknown(detail, system="the catalogue")

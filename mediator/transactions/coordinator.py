@@ -179,11 +179,7 @@ class Transactions:
             raise WriteBlocked(foreign_intents)
         locked_objects = {(o.target.route.schema.name, o.target.id): o for o in objects}
         actions = await self._final_actions(transaction, routes, locked_objects.keys(), entry)
-        read_keys = {
-            (entry_read.class_name, entry_read.id)
-            for entry_read in transaction.reads
-            if entry_read.versions
-        }
+        read_keys = {(read.class_name, read.id) for read in transaction.reads if read.versions}
         write_keys = [(write.class_name, write.id) for write in transaction.writes]
         pending = [
             PendingOperation(operation, locked_objects[key], key in read_keys)
@@ -265,8 +261,8 @@ class Transactions:
         """
         database = transaction.database
         written = {write.class_name for write in transaction.writes}
-        names = written | {read.class_name for read in transaction.reads}
-        if unknown := names - self._classes(database).keys():
+        class_names = written | {read.class_name for read in transaction.reads}
+        if unknown := class_names - self._classes(database).keys():
             first = min(unknown & written or unknown)
             try:
                 await self._plane.route(database, first)
@@ -274,7 +270,7 @@ class Transactions:
                 if first in written:
                     raise
         classes = self._classes(database)
-        routes = {name: classes[name] for name in sorted(names & classes.keys())}
+        routes = {name: classes[name] for name in sorted(class_names & classes.keys())}
         for name in sorted(written - routes.keys()):
             routes[name] = await self._plane.route(database, name)
         for name in sorted(reachable(classes, transaction.writes) - routes.keys()):

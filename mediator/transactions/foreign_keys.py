@@ -203,12 +203,12 @@ class ForeignKeyChecks:
                 foreign_intents.setdefault(state.intent, []).append(key)
         if foreign_intents:
             return foreign_intents
-        existing = {
+        exists = {
             target: s.creation_version is not None
             for target, s in zip(looked_up, states, strict=True)
         }
-        existing |= written
-        if missing := [r for r in references if not existing[r[0].to, r[1]]]:
+        exists |= written
+        if missing := [r for r in references if not exists[r[0].to, r[1]]]:
             raise _dangling(missing)
         return {}
 

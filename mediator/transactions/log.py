@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 __all__ = ["MAX_LEASE_S", "State", "TransactionEntry", "TransactionLog"]
 
 MAX_LEASE_S: Final = 600.0
-"""Limit of leases: an entry kept for longer is over."""
+"""Limit of all leases: an entry kept for longer is over."""
 
 
 class State(StrEnum):
@@ -80,7 +80,7 @@ class TransactionLog(Protocol):
         """Prevent a write unless it has happened, and leave it to recovery.
 
         Returns:
-            Its new state; None: the log does not know it.
+            Its state after the call; None: the log does not know it.
         """
 
     async def refuse(self, intents: Sequence[str], seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Referential actions: the consequences of a deletion for the objects that refer to it.
 
 Searches along foreign keys find them, from the objects that a transaction deletes to those deleted
-with them, and so on. All together must not exceed the writes of one transaction.
+with them, and so on. Together they must not exceed the limit of writes of one transaction.
 
 Constraints hold at the end of the transaction (NO ACTION in SQL): an object that is deleted as well
 forbids nothing.
@@ -78,7 +78,7 @@ class Actions:
         if other_count + len(self.written) > MAX_WRITES:
             raise StillReferenced(
                 f"More than {MAX_WRITES} objects would be written with this transaction, because"
-                " of foreign keys; nothing was done. Delete what refers first, or write less."
+                " of foreign keys; nothing was done. Delete referring objects first, or fewer."
             )
 
     def operations(
@@ -126,7 +126,7 @@ async def find_actions(
         rewritten: Other objects that it writes.
 
     Raises:
-        StillReferenced: The actions exceed the writes of one transaction.
+        StillReferenced: The actions exceed the limit of writes of one transaction.
         MediatorError: A search fails.
     """
     actions, level = Actions(dict.fromkeys(deleted)), list(deleted)
@@ -198,7 +198,7 @@ def still_referenced(forbidding: Mapping[ForeignKey, Sequence[str]]) -> StillRef
     """Return the error of a deletion that objects forbid, with a sample for each key."""
     causes = "; ".join(_describe(key, ids) for key, ids in forbidding.items())
     return StillReferenced(
-        f"Other objects refer to the deleted ones: {causes}. Nothing was done.",
+        f"Other objects refer to those to be deleted: {causes}. Nothing was done.",
         extra={"references": [_document(key, ids) for key, ids in forbidding.items()]},
     )
 

@@ -230,7 +230,7 @@ class TransactionResolver:
         return intent in self._finished
 
     def forget(self, intent: str) -> None:
-        """Remove a write without intents from the log: soon, in a batch."""
+        """Remove from the log a write whose intents are gone: soon, in a batch."""
         self._finished.append(intent)
         if self._removing is None or self._removing.done():
             self._removing = asyncio.create_task(self._remove_finished())
@@ -260,7 +260,7 @@ class TransactionResolver:
     async def withdraw(
         self, entry: TransactionEntry, targets: Sequence[LockTarget], *, refused: bool
     ) -> list[Answer] | None:
-        """Abort a blind write, which may have all its intents unknown to its coordinator.
+        """Abort a blind write, which may have all its intents without its coordinator knowing.
 
         Args:
             refused: Whether all records have answered, and one has refused its intent. Else
@@ -270,7 +270,7 @@ class TransactionResolver:
             The answers, if another replica found all intents; None: it will not happen.
 
         Raises:
-            OutcomeUnknown: No record shows what happened, or such a record does not answer.
+            OutcomeUnknown: No record shows what happened, or a system that may does not answer.
         """
         try:
             if not await self._blind.abort(entry, targets, refused=refused):
@@ -293,7 +293,7 @@ class TransactionResolver:
                 await self.intents.unlock(record_keys(targets), intent)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
-        """Whether any route is not in the newest model: its class may be placed anew."""
+        """Whether any route is not in the newest model: its class may have been placed anew."""
         databases = (await self._plane.newest_model()).databases
         for route in routes:
             database = databases.get(route.anchor.database)
@@ -302,7 +302,7 @@ class TransactionResolver:
         return False
 
     async def close(self) -> None:
-        """Wait for pending applications and removals from the log."""
+        """Wait for writes that are being applied, and for removals from the log."""
         tasks = [*self._applying.values(), self._removing]
         await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
 

@@ -9,9 +9,9 @@ transactions:
 - B overwrites data that A read: A validated it before B set its intent, and B begins to validate
   only once all its intents are set.
 
-Every dependency leads from an earlier begin to a later one, so dependencies have no cycle. A write
-to one system happens in one step, in which its record must have no intent; its position in the
-order is the moment of that step.
+Every dependency leads from a validation that began earlier to one that began later, so there is no
+cycle. A write to one system happens in one step, in which its record must have no intent; its
+position in the order is the moment of that step.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
--- Lets versions of acknowledged changes expire, after a while: a relay that has read the changes
--- before may still append them.
+-- Lets versions of acknowledged changes expire, but only after a while: a relay that has read the
+-- changes can still append them.
 -- KEYS: prefix. ARGV: rows of group of an object, version.
 
 local period = math.floor(redis.call('TIME')[1] / VERSION_RETENTION_S)

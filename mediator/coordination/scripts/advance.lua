@@ -1,7 +1,7 @@
--- Moves the cursor of a partition's materialiser, and takes the steps of its copies.
+-- Moves the cursor of a partition's materialiser, and applies the steps of its copies.
 -- KEYS: prefix, lease. ARGV: token, partition, cursor before ('' for none), cursor after; then rows
 -- of copy, state before, state after ('' for none). Returns 1; -1: no lease, or another cursor.
--- A step that does not begin at the present state is left out.
+-- Skips steps that do not begin at the present state.
 
 local states, partition = base .. 'view', ARGV[2]
 local at = 'cursor/' .. partition

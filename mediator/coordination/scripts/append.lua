@@ -1,13 +1,13 @@
--- Appends what a relay has read of a system's logs, moves their cursors, and publishes up to when
--- the feed has all that the system acknowledged: all of it, or nothing.
--- KEYS: prefix, lease. ARGV: generation proposed, token, system, until ('' if that is not known);
--- then for each log its source, after, upto, and a number of rows; each row is a partition and, as
--- lines, the positions, classes and documents of its entries. Returns how many were new; -1: no
--- lease; -2: went back.
+-- Appends the changes that a relay has read from a system's logs, moves the cursors of the logs, and
+-- publishes up to when the feed has all changes that the system acknowledged: all or nothing.
+-- KEYS: prefix, lease. ARGV: proposed generation, token, system, until ('' if unknown); then for each
+-- log its source, after, upto, and the number of rows; each row is a partition and, as lines, the
+-- positions, classes and documents of its entries. Returns the number of new changes; -1: no lease;
+-- -2: the feed rolled back.
 
 local cursors = base .. 'cursors'
 
--- Iterates over the lines of a text; a pattern would look at each byte in turn.
+-- Iterates over the lines of a text; a pattern would examine every byte.
 local function lines(text)
   local start = 1
   return function()
@@ -19,7 +19,7 @@ local function lines(text)
   end
 end
 
--- Appends the entries of a row that are beyond a cursor; returns how many those were.
+-- Appends the entries of a row that are beyond a cursor; returns their number.
 local function append(at, cursor)
   local new, appended = false, 0
   local positions, classes = lines(ARGV[at + 1]), lines(ARGV[at + 2])
@@ -36,7 +36,7 @@ end
 
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return -1 end
 
--- Every log is checked before the first write: Redis does not roll a script back.
+-- Checks every log before the first write: Redis does not roll scripts back.
 local logs, at = {}, 5
 while at <= #ARGV do
   local cursor = redis.call('HGET', cursors, ARGV[at]) or ''

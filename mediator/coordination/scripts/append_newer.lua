@@ -1,8 +1,9 @@
 -- Appends changes whose version is above the last one of their group.
--- KEYS: prefix. ARGV: generation proposed, writer, how often the writer has appended something;
--- then rows of partition, group of an object, version, class, document.
--- Returns how many were new, and how often the writer has appended now; or -2: went back. The last
--- version is in `versions` until the change is acknowledged, then in the hash of its period.
+-- KEYS: prefix. ARGV: proposed generation, writer, how often the writer has appended; then rows of
+-- partition, group of an object, version, class, document.
+-- Returns the number of new changes (-2: the feed rolled back), and how often the writer has appended
+-- by now. The last version is in `versions` until the change is acknowledged, then in the hash of its
+-- period.
 
 local writer = ARGV[2]
 if lacks(writer, ARGV[3]) then return { -2, 0 } end

@@ -1,7 +1,7 @@
--- Appends by id, so that one whose call is sent again is done once. Each has a key, which expires: its
--- fingerprint, and the number, or the name without spaces, of what was appended.
+-- Appends by id, so that a call that is resent has effect once. Each append has a key, which expires,
+-- with its fingerprint and the number, or the name without spaces, of what it appended.
 
--- Returns both as text; nil: no such append is known.
+-- Returns both as text; nil: the append is unknown.
 local function known_append(key)
   local known = redis.call('GET', key)
   if not known then return nil end

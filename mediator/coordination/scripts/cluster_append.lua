@@ -1,7 +1,7 @@
--- Appends to the log of a relation, all or nothing; what was appended under the same id stays.
--- KEYS: prefix. ARGV: id of the cluster, relation, id of the append, for how long that is known (ms), then a
--- time and the values (or '': a heartbeat) of each tuple.
--- Returns the number of the last; -1: the log is full; -2: the cluster is gone.
+-- Appends to the log of a relation, all or nothing, and once for each id of an append.
+-- KEYS: prefix. ARGV: id of the cluster, relation, id of the append, for how long to remember it (ms), then the
+-- time and the values ('' for a heartbeat) of each tuple.
+-- Returns the number of the last tuple; -1: the log is full; -2: the cluster is gone.
 
 local base, relation = KEYS[1], ARGV[2]
 if redis.call('GET', base .. 'id') ~= ARGV[1] then return -2 end

@@ -1,6 +1,6 @@
 -- Commits a step of a participant, once.
 -- KEYS: prefix. ARGV: id of the cluster, address, step, then counted lists: sender, position; receiver,
--- body; field, value; field to be removed; result bodies.
+-- body; field, value; field to remove; result bodies.
 -- Returns 1; 0: another process may have committed the step; -1: the cluster is gone.
 
 local base, address, step = KEYS[1], ARGV[2], tonumber(ARGV[3])
@@ -21,7 +21,7 @@ end
 
 each(2, function(sender, position)
   local queue = base .. 'queue:' .. sender .. '>' .. address
-  -- What is taken is the head of the queue.
+  -- The taken frames are the head of the queue.
   redis.call('XTRIM', queue, 'MINID', position)
   redis.call('XDEL', queue, position)
 end)

@@ -1,10 +1,10 @@
--- The beginning of every script of the feed. KEYS[1] is what the keys of the database begin with.
+-- The beginning of every script of the feed. KEYS[1] is the prefix of the database's keys.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
 local base = KEYS[1]
 
--- Whether a position in a log is before another. Lua's own comparison goes by the server's locale.
+-- Whether a position in a log is before another. Lua's own comparison depends on the server's locale.
 local function is_before(one, other)
   for i = 1, math.min(#one, #other) do
     local a, b = string.byte(one, i), string.byte(other, i)
@@ -13,19 +13,19 @@ local function is_before(one, other)
   return #one < #other
 end
 
--- The run of the server: another one may have an older state, and a clock that is behind.
+-- The run id of the server: another run may have an older state, and a clock that is behind.
 local function server_run()
   return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 end
 
--- Names the generation of the feed, if it has just begun: no id of it was given out before.
+-- Names the generation of the feed if it is new: no id of it was given out before.
 local function begin_generation(proposal)
   if redis.call('SET', base .. 'generation', proposal, 'NX') then
     redis.call('SET', base .. 'run', server_run())
   end
 end
 
--- The milliseconds of the last id that a stream has given out; 0: there is no stream.
+-- The milliseconds of the last id that a stream has given out; 0: the stream does not exist.
 local function last_ms(stream)
   if redis.call('EXISTS', stream) == 0 then return 0 end
   local facts = redis.call('XINFO', 'STREAM', stream)
@@ -34,10 +34,10 @@ local function last_ms(stream)
   end
 end
 
--- Moves the ids of all partitions on, where another run of the server goes on. Followers may have
--- read ids that it has lost: what is appended from now on must come after them, or they would
--- never see it. Its clock may be behind, and the last id that it still has may be an old one, or
--- there may be none: what is later of the two says best which ids were given out.
+-- Advances the ids of all partitions when another run of the server takes over. Followers may have
+-- read ids that it has lost: further changes must get higher ones, or followers would never see them.
+-- Its clock may be behind, and its last id may be old or missing: the later of the two is the best
+-- estimate of the ids given out.
 local function skip_lost_ids()
   local run = server_run()
   if redis.call('GET', base .. 'run') == run then return end
@@ -54,7 +54,7 @@ local function skip_lost_ids()
   end
 end
 
--- The run is read before the first change only: that takes longer than to append one.
+-- The run id is read only before the first change: reading it takes longer than appending a change.
 local has_skipped = false
 
 -- Appends a change to the stream of a partition.
@@ -66,11 +66,10 @@ local function append_change(partition, class, document)
   redis.call('XADD', base .. partition, '*', 'k', class, 'c', document)
 end
 
--- The number of the counter at `key`, which only rises; `advance`: the next one. Numbers say what
--- came first, and nothing else: the clock only makes them unlike those of a counter that was lost.
--- Where another server goes on, or the same one with an older state, numbers are skipped that may
--- have been given out since that state: no number from before is above one that is given out, or
--- read, here.
+-- The number of the counter at `key`, which only rises; with `advance`, the next one. Numbers have an
+-- order and no other meaning: the clock only makes them differ from those of a counter that was lost.
+-- When another server takes over, or the same one with an older state, the numbers that may have been
+-- given out since that state are skipped: no former number is above one given out, or read, here.
 local function next_number(key, advance)
   local last, last_run = unpack(redis.call('HMGET', key, 'number', 'run'))
   local run = server_run()
@@ -86,13 +85,13 @@ local function next_number(key, advance)
   return number
 end
 
--- The hash of replicas that were retired some periods ago.
+-- The hash of replicas that were retired `ago` periods ago.
 local function retired(ago)
   return base .. 'retired:' .. (math.floor(redis.call('TIME')[1] / RETIRED_RETENTION_S) - ago)
 end
 
--- Whether the feed has lost changes that a writer appended. A writer that was retired, and is
--- alive, comes back with its count: the feed has lost nothing by retiring it.
+-- Whether the feed has lost changes that a writer appended. A retired writer that is still alive gets
+-- its count back, as retiring it has lost no changes.
 local function lacks(writer, count)
   local known = redis.call('HGET', base .. 'appends', writer)
   for ago = 0, 1 do

@@ -1,7 +1,7 @@
--- Digests of numbered results: each is that of the one before and of the result's content.
--- `mediator.model.result_position` says what they are for.
+-- Digests of numbered results: each covers the digest before it and the result's content.
+-- `mediator.model.result_position` explains their purpose.
 
--- Returns the digest in the position after the last result ('' or false: there was none).
+-- Returns the digest in the position after the last result, which is '' or false if there was none.
 local function digest_in(position)
   return string.match(position or '', '-(%x+)$') or ''
 end

@@ -1,10 +1,10 @@
--- Appends tuples, all or none, and removes some of those that are older than the retention.
--- ARGV: name, id of the batch, its fingerprint, for how long they are known (ms), bytes at most, id of
--- the stream ('' for any), whole seconds that no tuple is later than; then entries: how many tuples one has,
--- and their text.
--- Returns {last number, 1}; {last number, 0}: it was appended before; {-1, why, ms until there is room}: full;
--- {-2, tuples behind, consumer}: it is too far behind; {-3}: no such stream; {-4, its fingerprint}: another
--- batch under this id.
+-- Appends tuples, all or none, and removes some tuples past their retention.
+-- ARGV: name, id of the batch, its fingerprint, for how long to remember both (ms), limit of bytes, id of the
+-- stream ('' for any), an upper bound of the times of the tuples (whole seconds); then entries: the number of
+-- tuples in each, and their text.
+-- Returns {last number, 1}; {last number, 0}: appended before; {-1, reason, ms until there is room}: full;
+-- {-2, tuples behind, consumer}: the consumer is too far behind; {-3}: no such stream; {-4, its fingerprint}:
+-- another batch has this id.
 
 local records, tuples = base .. 'records:' .. name, base .. 'tuples:' .. name
 local batch, count, size = base .. 'append:' .. name .. ':' .. ARGV[2], 0, 0
@@ -16,7 +16,7 @@ local declared = redis.call('HMGET', state_key, 'retention', 'begin', 'id')
 if not declared[1] or (ARGV[6] ~= '' and ARGV[6] ~= declared[3]) then return {-3} end
 local retention = tonumber(declared[1])
 local fingerprint, appended = known_append(batch)
--- Else it went to an earlier stream of this name.
+-- Otherwise it went to an earlier stream of this name.
 if appended and tonumber(appended) > tonumber(declared[2]) then
   return fingerprint == ARGV[3] and {tonumber(appended), 0} or {-4, fingerprint}
 end
@@ -25,7 +25,7 @@ local elapsed = elapse()
 local state = redis.call('HMGET', state_key, 'most', 'last', 'bytes', 'rate', 'rated')
 local most, last, bytes = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
 
--- In proportion to what is appended, so that no batch pays for a long pause.
+-- Removes in proportion to the append, so that no batch pays for a long pause.
 local oldest, removed, room = record_at(0), 0, 2 * count + TUPLES_A_RECORD
 while oldest and removed < room and oldest.last + retention <= elapsed do
   redis.call('LPOP', records)
@@ -40,7 +40,7 @@ local kept = oldest and bytes - oldest.bytes or 0
 local full = last - first + 1 + count > most and 'tuples' or kept + size > tonumber(ARGV[5]) and 'bytes'
 if full then return {-1, full, oldest and oldest.last + retention - elapsed or 0} end
 
--- Those that have gone are met here once, as they are the furthest behind.
+-- Consumers that are gone are forgotten here, as they are the furthest behind.
 while true do
   local slowest = redis.call('ZRANGE', base .. 'consumed:' .. name, 0, 0, 'WITHSCORES')
   local behind = slowest[1] and last + count - tonumber(slowest[2]) or 0
@@ -64,7 +64,7 @@ for i = 8, #ARGV, 2 do
   number = number + tonumber(ARGV[i])
   redis.call('XADD', tuples, whole(number) .. '-0', 't', ARGV[i + 1], 'n', ARGV[i])
 end
--- Without further tuples all of them are too old at the same time.
+-- Without further tuples, all of them are past their retention by then.
 redis.call('PEXPIRE', tuples, retention)
 redis.call('PEXPIRE', records, retention)
 local rate = tonumber(state[4]) * math.exp((tonumber(state[5]) - elapsed) / RATE_MS)

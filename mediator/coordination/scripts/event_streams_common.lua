@@ -1,21 +1,21 @@
--- The beginning of every script of event streams. KEYS[1] is what the keys of the database begin with,
--- ARGV[1] the name of the stream.
+-- The beginning of every script of event streams. KEYS[1] is the prefix of the database's keys, ARGV[1]
+-- the name of the stream.
 --
 -- streams            hash: the document of each stream
--- dropped            hash: number of the last tuple of streams that were dropped lately
--- highest            the highest one of all that were dropped before
--- state:<name>       hash: retention (ms) and most (tuples), as declared; id, which no other stream has;
---                    begin, the number before its first tuple; last, that of its last one; bytes of all
---                    tuples there ever were; clock, the server's time when it was read last, and elapsed,
---                    by how much it has gone on (ms); rate (tuples in a second, lately), and rated, the
---                    time elapsed that it is of
+-- dropped            hash: the number of the last tuple of each recently dropped stream
+-- highest            the highest such number of the streams dropped before these
+-- state:<name>       hash: retention (ms) and most (tuples), as declared; id, unlike that of any other
+--                    stream; begin, the number before its first tuple; last, that of its last one; bytes
+--                    of all tuples ever appended; clock, the server's time (ms) at the last reading, and
+--                    elapsed, the time that has passed by it; rate, recent tuples per second, and rated,
+--                    the elapsed time at its computation
 -- tuples:<name>      stream: tuples, by their number
--- records:<name>     list: of some tuples, oldest first, their number, the bytes before them, and the
---                    time elapsed when they arrived, and when the last one before the next of the list did;
---                    then a time that no tuple from here to the next of the list is later than, in whole
---                    seconds: older records have none
--- consumed:<name>    sorted set: the number up to which each consumer has got
--- seen:<name>        sorted set: the time elapsed when each of them last said so
+-- records:<name>     list, oldest first: of some tuples the number, the bytes before it, the elapsed time
+--                    of its arrival, and that of the last tuple before the next record; then an upper
+--                    bound of the times of all tuples before the next record, in whole seconds, which
+--                    older records lack
+-- consumed:<name>    sorted set: the number up to which each consumer has read
+-- seen:<name>        sorted set: the elapsed time at which each consumer last reported that
 -- append:<name>:<id> the fingerprint and the last number of a batch, until it expires
 
 if redis.replicate_commands then redis.replicate_commands() end
@@ -27,7 +27,7 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- Returns the time that has elapsed for a stream, to which a clock that is set back adds nothing.
+-- Returns the elapsed time of a stream, to which a clock that is set back adds nothing.
 local function elapse()
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

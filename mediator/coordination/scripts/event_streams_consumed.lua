@@ -1,4 +1,4 @@
--- Notes how far a consumer has got, and removes some of those that have gone.
+-- Records how far a consumer has read, and removes some consumers that are gone.
 -- ARGV: name, consumer, number.
 
 if redis.call('EXISTS', state_key) == 0 then return end

@@ -1,5 +1,5 @@
--- Declares a stream, whose tuples have higher numbers than those of an earlier one of its name.
--- ARGV: name, document, streams of the database at most, retention (ms), tuples at most, id.
+-- Declares a stream, whose tuples get higher numbers than those of an earlier one of its name.
+-- ARGV: name, document, limit of streams of the database, retention (ms), limit of tuples, id.
 -- Returns 1; 0: the name is taken; -1: there are too many streams.
 
 if redis.call('HEXISTS', base .. 'streams', name) == 1 then return 0 end

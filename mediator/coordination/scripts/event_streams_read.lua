@@ -1,8 +1,8 @@
--- Entries that have the tuples after a number; the first may begin before it. Reads them in chunks, as a
--- page of them may be large.
--- ARGV: name, the number ('' for that before the oldest), how many tuples, bytes beyond which there are no
--- more. Returns {number of the oldest kept, of the last, that of the last of an entry, its text, ...};
--- {}: no such stream.
+-- Returns the entries with the tuples after a number; the first entry may begin before it. Reads them in
+-- chunks, as a page may be large.
+-- ARGV: name, the number ('' for that before the oldest), limit of tuples, bytes beyond which there are no
+-- further entries. Returns {number of the oldest tuple kept, of the last one; then for each entry the number
+-- of its last tuple, its text, ...}; {}: no such stream.
 
 local last = tonumber(redis.call('HGET', state_key, 'last'))
 if not last then return {} end

@@ -1,5 +1,5 @@
--- Ends messages of a batch that its worker has executed, and the batch with the last of them.
--- KEYS: prefix. ARGV: token, number, 1 if messages are held for their turn, how many counts; counts as
+-- Ends messages of a batch that its worker has executed; the last one ends the batch.
+-- KEYS: prefix. ARGV: token, number, 1 if messages are held for their turn, the number of counts; counts as
 -- name, number, which are added with the last message; then rows of position, time, ticket, outcome, document.
 -- Returns {how many ended beyond the latency bound}; {}: the lease is not held.
 
@@ -11,8 +11,8 @@ local first = 5 + 2 * tonumber(ARGV[4])
 for row = first, #ARGV, 5 do
   local position, ms, ticket, outcome, document = unpack(ARGV, row, row + 4)
   local head = redis.call('LINDEX', partition, 0)
-  -- Rows come in the order of the partition. One that is not its head has ended: the driver sends a call again
-  -- if it gets no reply.
+  -- Rows come in the order of the partition. A row other than its head has ended before: the driver resends a
+  -- call without a reply.
   if head and string.match(head, '^%d+') == position then
     redis.call('LPOP', partition)
     if ordered then

@@ -1,7 +1,7 @@
 -- Queues messages, all or none.
--- KEYS: prefix. ARGV: bound, Idempotency-Key or a random id, fingerprint, for how long they are known (ms); then rows of
--- values (those of each level), ticket, body. Returns 1; the first ticket, if they were queued before under this key; -1:
--- full; -2: other messages under this key; -3: no such flow.
+-- KEYS: prefix. ARGV: limit of messages, Idempotency-Key or a random id, fingerprint, for how long to remember both (ms);
+-- then rows of values (of all levels), ticket, body. Returns 1; the first ticket, if they were queued before under this
+-- key; -1: full; -2: the key has other messages; -3: no such flow.
 
 if redis.call('EXISTS', base .. 'bound') == 0 then return -3 end
 local key = base .. 'key:' .. ARGV[2]

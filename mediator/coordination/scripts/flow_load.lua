@@ -1,7 +1,7 @@
--- What admission control knows of a flow.
+-- Returns the load of a flow for admission control.
 -- KEYS: prefix.
--- Returns {messages that have not ended, without dead letters; how many ended beyond the bound in this span of
--- time and the one before, and ever; ms for which it is still paused}.
+-- Returns {messages that have not ended, without dead letters; how many ended beyond the latency bound in this
+-- time span and the previous one; how many ever did; ms for which the flow is still paused}.
 
 local late = 0
 for at = span() - 1, span() do late = late + (redis.call('GET', base .. 'late:' .. at) or 0) end

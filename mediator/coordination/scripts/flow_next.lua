@@ -1,6 +1,6 @@
--- The messages held that are next in order, for the one worker that sends.
--- KEYS: prefix. ARGV: token, milliseconds of the lease, how many, bytes beyond which there are no more.
--- Returns how many workers have begun to send the first one, this one included, then position, row, ...; {}: none.
+-- Returns the held messages that are next in order, for the one worker that sends.
+-- KEYS: prefix. ARGV: token, milliseconds of the lease, limit of messages, bytes beyond which there are no more.
+-- Returns how many workers have begun to send the first one, including this one, then position, row, ...; {}: none.
 
 local lease = base .. 'lease:out'
 local sent = tonumber(redis.call('GET', base .. 'sent') or 0)
@@ -20,7 +20,7 @@ if not is_continued and not hold(lease, ARGV[1], ARGV[2]) then return {} end
 redis.call('PEXPIRE', lease, ARGV[2])
 local attempt = 1
 if tonumber(redis.call('GET', base .. 'given') or 0) > sent then
-  -- Somebody has begun to send the first one. It may not have been the first of those that were given out with it.
+  -- A worker has begun to send the first one, which may not have been the first of those given out with it.
   local begun, times = string.match(redis.call('HGET', base .. 'attempts', 'out') or '', '^(%d+) (%d+)$')
   if begun ~= found[1] then times = 1 end
   attempt = math.max(2, times + (is_continued and 0 or 1))

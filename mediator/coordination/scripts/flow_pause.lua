@@ -1,4 +1,4 @@
--- Pauses a flow, or changes for how long it is paused: messages are queued, and no batch is taken.
+-- Pauses a flow, or changes the duration of its pause: messages are queued, but no batch is taken.
 -- KEYS: prefix. ARGV: FLOW, version of the rules, number of the rule, milliseconds.
 -- Returns 1; 0: it was paused before; -1: no such flow.
 

@@ -1,7 +1,7 @@
--- Ends a message held, which is next in order; the lease goes on while there is another one behind it.
+-- Ends the held message that is next in order; the lease lasts while another one follows.
 -- KEYS: prefix. ARGV: token, milliseconds of the lease, position, time, ticket, outcome, document;
 -- counts as name, number.
--- Returns {1 if that was beyond the latency bound, else 0}; {}: the lease is not held.
+-- Returns {1 if it ended beyond the latency bound, else 0}; {}: the lease is not held.
 
 local lease = base .. 'lease:out'
 if redis.call('GET', lease) ~= ARGV[1] then return {} end
@@ -10,7 +10,7 @@ redis.call('SET', base .. 'sent', ARGV[3])
 if redis.call('HEXISTS', base .. 'held', string.format('%.0f', ARGV[3] + 1)) == 1 then
   redis.call('SET', lease, ARGV[1], 'PX', ARGV[2])
 else
-  -- What comes next may be another worker's.
+  -- Another worker may send the next one.
   redis.call('DEL', lease)
 end
 for at = 8, #ARGV, 2 do count(ARGV[at], ARGV[at + 1]) end

@@ -1,5 +1,5 @@
 -- Queues dead letters again, under their tickets.
--- KEYS: prefix. ARGV: rows of values (those of each level), ticket, body. Returns how many were dead letters.
+-- KEYS: prefix. ARGV: rows of values (of all levels), ticket, body. Returns how many were dead letters.
 
 local ms, replayed = now_ms(), 0
 local level = tonumber(redis.call('GET', base .. 'level') or 0)

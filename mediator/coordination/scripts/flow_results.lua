@@ -1,7 +1,7 @@
--- Results in the order in which messages ended.
--- KEYS: prefix. ARGV: id from which on they are, how many, bytes beyond which there are no more.
--- Returns {the position after the last message that has ended, and of each that was found: number, digest, ticket,
--- outcome, document}; {}: no such flow. The document is '' if it is kept no longer, or if its message is replayed and
+-- Returns results in the order in which messages ended.
+-- KEYS: prefix. ARGV: id of the first result, limit of results, bytes beyond which there are no more.
+-- Returns {the position after the last ended message; then for each result: number, digest, ticket, outcome,
+-- document}; {}: no such flow. The document is '' if it is no longer kept, or if its message is being replayed and
 -- will end again.
 
 if redis.call('EXISTS', base .. 'bound') == 0 then return {} end

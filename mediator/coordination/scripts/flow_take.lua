@@ -1,6 +1,6 @@
--- Gives a worker a batch: one whose lease has ended, or the oldest partition if one is due.
+-- Gives a worker a batch: one whose lease has expired, or the oldest partition if one is due.
 -- KEYS: prefix. ARGV: token, milliseconds of the lease, microseconds from one partition to the next.
--- Returns {number, attempt, partitions, arrived, level, 1 if the queue is behind after a pause and else 0,
+-- Returns {number, attempt, partitions, arrived, level, 1 if the queue is behind after a pause, else 0,
 -- message, ...}, or {ms until one is due}; {}: none.
 
 local function give(number, partitions)
@@ -18,7 +18,7 @@ end
 local paused = paused_ms(FLOW)
 if paused then return {paused} end
 local partitions = redis.call('ZCARD', base .. 'queue')
--- As many as there are workers at most.
+-- At most as many as there are workers.
 for _, number in ipairs(redis.call('ZRANGE', base .. 'running', 0, -1)) do
   if hold(base .. 'lease:' .. number, ARGV[1], ARGV[2]) then
     return give(number, partitions + 1)
@@ -34,20 +34,20 @@ if wait_us > 0 then
   local oldest = redis.call('ZRANGE', base .. 'queue', 0, 0)[1]
   local head = redis.call('LINDEX', base .. 'partition:' .. oldest, 0)
   local arrived = string.match(head, ' (%d+) ') * 1000
-  -- Each partition has its turn once in so many waits. One whose turn is late does not wait.
+  -- A partition has its turn once in as many waits as there are partitions. If the turn is late it does not wait.
   local turn = arrived + partitions * wait_us
   if turn > now then redis.call('DEL', base .. 'behind') end
   local due = tonumber(redis.call('GET', base .. 'due') or now)
   if due > now + wait_us then
-    -- The server's clock was set back, or the waiting time has become shorter.
+    -- The server's clock was set back, or the waiting time was shortened.
     due = now + wait_us
     redis.call('SET', base .. 'due', string.format('%.0f', due))
   end
   local left = math.min(turn, due) - now
   if left > 0 then return {math.ceil(left / 1000)} end
-  -- A wait after this one was due, not after it was taken: at the shortest valid wait batches keep up,
-  -- but what a long batch or a late worker loses would never be made up for. Before it arrived, it was
-  -- not due.
+  -- One wait after this one was due, not after it was taken: at the shortest valid wait batches only just
+  -- keep up, and would never make up for the time that a long batch or a late worker loses. No partition
+  -- is due before it has arrived.
   local next_due = math.min(math.max(due, arrived), now) + wait_us
   redis.call('SET', base .. 'due', string.format('%.0f', next_due))
 end

@@ -1,5 +1,5 @@
 -- Returns the generation of the feed.
--- KEYS: prefix. ARGV: generation proposed, if it has none.
+-- KEYS: prefix. ARGV: proposed generation, if the feed has none.
 
 begin_generation(ARGV[1])
 return redis.call('GET', base .. 'generation')

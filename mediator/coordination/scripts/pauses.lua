@@ -1,7 +1,7 @@
--- The beginning of every script of what rules of admission control pause. KEYS[1] is what its keys begin with.
+-- The beginning of every script of subjects that rules of admission control pause. KEYS[1] is the prefix of their keys.
 --
--- pauses    hash: by the id of what is paused, version and number of the rule, for how long it has paused
---           it (ms), and until when (ms, by the server's clock)
+-- pauses    hash, by the id of the subject: version and number of the rule, duration of the pause (ms), and its
+--           end (ms, by the server's clock)
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -17,8 +17,8 @@ local function write_pause(id, rule, ms)
   redis.call('HSET', base .. 'pauses', id, pause)
 end
 
--- How long something is still paused (ms), and the rule; nil: it is not. If that is longer than it was paused
--- for, the server's clock was set back.
+-- Returns for how long a subject is still paused (ms), and the rule; nil: it is not. If that exceeds the duration
+-- of the pause, the server's clock was set back.
 local function paused_ms(id)
   local pause = redis.call('HGET', base .. 'pauses', id) or ''
   local rule, most, until_ms = string.match(pause, '^(%d+ %d+) (%d+) (%d+)$')
@@ -30,7 +30,7 @@ local function paused_ms(id)
   return tonumber(most), rule
 end
 
--- Pauses something, or changes for how long it is paused; returns 0 if it was paused before, else 1.
+-- Pauses a subject, or changes the duration of its pause; returns 0 if it was paused before, else 1.
 local function pause(id, version, rule, ms)
   local before = paused_ms(id)
   write_pause(id, version .. ' ' .. rule, ms)

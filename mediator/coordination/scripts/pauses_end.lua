@@ -1,4 +1,4 @@
--- Ends the pauses by former rules. ARGV: the version that these are older than.
+-- Ends the pauses by rules of versions before one. ARGV: that version.
 
 local pauses = redis.call('HGETALL', base .. 'pauses')
 for at = 1, #pauses, 2 do

@@ -1,4 +1,4 @@
--- The pauses that last. Returns {id, version and number of the rule, ms for which it lasts, ...}.
+-- Returns the current pauses: {id, version and number of the rule, remaining ms, ...}.
 
 local found = {}
 for _, id in ipairs(redis.call('HKEYS', base .. 'pauses')) do

@@ -1,6 +1,6 @@
--- Removes replicas whose writes have been swept, unless they have registered again meanwhile; how
--- often they appended is kept for a while, as one that is alive may come back.
--- KEYS: prefix, the writers. ARGV: rows of system, replica, what it had published before the sweep.
+-- Removes replicas whose writes have been swept, unless they have registered again meanwhile; their
+-- counts of appends are kept for a while, as a replica that is still alive can come back.
+-- KEYS: prefix, the writers. ARGV: rows of system, replica, the tick it had published before the sweep.
 
 for at = 1, #ARGV, 3 do
   local replica, writer = ARGV[at + 1], ARGV[at] .. '/' .. ARGV[at + 1]

@@ -1,4 +1,4 @@
--- Pauses a standing query, or changes for how long it is paused.
+-- Pauses a standing query, or changes the duration of its pause.
 -- KEYS: prefix. ARGV: id of the query, version of the rules, number of the rule, milliseconds.
 -- Returns 1; 0: it was paused before; -1: no such query.
 

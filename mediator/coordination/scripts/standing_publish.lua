@@ -1,9 +1,9 @@
 -- Publishes a batch of a database's standing queries.
--- KEYS: prefix, lease. ARGV: token, batches before, progress, first batch that is kept, results of a
--- query that are kept, how many entries of the log are new, and how many are forgotten; then id and
--- tuples of each new one; ids of those that are forgotten; and for each query: id, state ('' if it
--- stays), how many results follow, and these.
--- Returns 1; -1: no lease, or another number of batches. What the same call published before stays.
+-- KEYS: prefix, lease. ARGV: token, number of batches before, progress, first batch to keep, limit of
+-- results of a query, number of new entries of the log, and of entries to forget; then id and tuples
+-- of each new entry; ids of the entries to forget; and for each query: id, state ('' if unchanged),
+-- number of results, and these.
+-- Returns 1; -1: no lease, or another number of batches. A repeated call has no further effect.
 
 if redis.replicate_commands then redis.replicate_commands() end
 

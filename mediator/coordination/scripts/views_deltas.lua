@@ -1,6 +1,6 @@
--- Reads the deltas of a view after one of them, and stops where they have many bytes.
--- KEYS: stream. ARGV: the id of that delta, how many at most, after how many bytes there is no further.
--- Returns id, position and rows of each; nil: that delta is gone, and others after it may be, too.
+-- Reads the deltas of a view after one of them, up to a number of bytes.
+-- KEYS: stream. ARGV: the id of that delta, limit of deltas, bytes beyond which no further one is read.
+-- Returns id, position and rows of each; nil: that delta is gone, and later ones may be as well.
 
 if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then return false end
 local deltas, bytes, last = {}, 0, ARGV[1]

@@ -1,15 +1,15 @@
--- Publishes what a database's views have become.
--- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if it stays), a random number, how
--- many deltas are kept, and how many bytes of them; then for each view: id, state ('' if it stays),
--- delta ('' for none), how many rows follow, and these as row and count.
--- Returns 1; -1: no lease, or another sequence. What was published by the same call before stays.
+-- Publishes the changes of a database's views.
+-- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if unchanged), a random number, limit
+-- of deltas, and of their bytes; then for each view: id, state ('' if unchanged), delta ('' for none),
+-- number of rows, and these as row and count.
+-- Returns 1; -1: no lease, or another sequence. A repeated call has no further effect.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
 local base, sequence = KEYS[1], tonumber(ARGV[2])
 
--- The id of the next delta in a stream. Where the server goes on with an older state, the random
--- number keeps it from being one that was lost, and that followers go on from.
+-- The id of the next delta in a stream. If the server continues with an older state, the random number
+-- makes it differ from that of a lost delta, after which followers continue.
 local function next_id(stream)
   local clock = redis.call('TIME')
   local ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -18,8 +18,8 @@ local function next_id(stream)
   return string.format('%.0f-', ms) .. ARGV[4]
 end
 
--- Removes the oldest deltas beyond the bounds, once one was added. The last one stays, whatever it
--- takes: results name it.
+-- Removes the oldest deltas beyond the limits after one was added. The last one stays, whatever its
+-- size: results name it.
 local function trim(stream, view, added)
   local bytes = redis.call('HINCRBY', base .. 'delta_bytes', view, added)
   local count, removed = redis.call('XLEN', stream), 0

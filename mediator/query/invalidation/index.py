@@ -37,7 +37,7 @@ class QueryIndex:
         yield from self._opaque
 
     def put(self, name: str, query: RegisteredQuery | None) -> None:
-        """Register a query; None: an opaque one, which every write may change."""
+        """Register a query; None: an opaque one, whose result every write may change."""
         self.discard(name)
         if query is None:
             self._opaque.add(name)
