@@ -153,7 +153,7 @@ async def test_a_put_that_others_completed_and_overwrote_has_an_unknown_outcome(
 
     monkeypatch.setattr(redis, "lock", late)
     monkeypatch.setattr(log, "abort", overwrite_then_abort)
-    with pytest.raises(OutcomeUnknown, match="written by others since"):
+    with pytest.raises(OutcomeUnknown, match="have changed the object since"):
         await mediator.mediator.data.write(put)
     assert await state(mediator, pairs, put.id) == {"title": "new", "hits": 2}  # both have happened
     await all_over(mediator)
