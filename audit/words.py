@@ -68,6 +68,15 @@ INSTEAD: Final = {
 NOUNS_INSTEAD: Final = {"place": "location, cache key or record reference"}
 """Not the name of a thing; allowed as a verb (to place a schema)."""
 
+BARE_INSTEAD: Final = {
+    **dict.fromkeys(("most", "longest"), "max_… or limit"),
+    **dict.fromkeys(("least", "shortest"), "min_…"),
+    **dict.fromkeys(
+        ("again", "anew", "asked", "begun", "further", "wanted"), "the noun of the thing"
+    ),
+}
+"""Not a whole name: adverbs and participles do not name a thing."""
+
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -87,7 +96,9 @@ def unwanted_words(root: Path = ROOT) -> list[str]:
 
 def _instead_of(name: str, *, is_function: bool) -> Iterator[str]:
     unwanted = INSTEAD if is_function else INSTEAD | NOUNS_INSTEAD
-    words = (word.lower() for word in _WORD.findall(name))
+    words = [word.lower() for word in _WORD.findall(name)]
+    if len(words) == 1:
+        unwanted = unwanted | BARE_INSTEAD
     return (unwanted[word] for word in words if word in unwanted)
 
 

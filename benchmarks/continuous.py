@@ -69,15 +69,15 @@ async def run(options: Options) -> Measured:
 def _planning_results(options: Options) -> Iterator[Result]:
     for ways, expected in _EXPECTED_PLANS.items():
         query = parse_query(averages(ways, 1_000.0))
-        for most in (None, SUBPLAN):
-            planned = PlanOptions(reference_constants(), reorder=False, max_subplan=most)
+        for max_subplan in (None, SUBPLAN):
+            planned = PlanOptions(reference_constants(), reorder=False, max_subplan=max_subplan)
             began = perf_counter()
             plan = make_plan(query, planned)
             planning_ms = 1e3 * (perf_counter() - began)
             examined = plan.physical.examined
-            if most is None and examined != expected:
+            if max_subplan is None and examined != expected:
                 raise Failed(f"{examined} plans instead of {expected}")
-            name = f"{ways}-way join, {'divided' if most else 'undivided'}"
+            name = f"{ways}-way join, {'divided' if max_subplan else 'undivided'}"
             options.log(f"{name}: {examined:,} plans, {planning_ms:.1f} ms")
             yield Result(f"plans examined, {name}", "1", examined)
             yield Result(f"planning, {name}", "ms", planning_ms, small_is_good=True)

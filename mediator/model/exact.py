@@ -23,13 +23,13 @@ def decimal_of(value: float) -> Decimal:
     PostgreSQL writes the same. `repr` also returns decimals halfway to another float, such as
     1E+23, as readers choose the even one of the two.
     """
-    shortest = Decimal(repr(value))
+    number = Decimal(repr(value))
     if -_ALL_INTEGERS < value < _ALL_INTEGERS or abs(value) > _NONE_HALFWAY:
-        return shortest
-    while _is_halfway(shortest, value):
-        digits = len(shortest.as_tuple().digits)
-        shortest = Decimal(f"{value:.{digits}e}")  # with one more digit
-    return shortest
+        return number
+    while _is_halfway(number, value):
+        digits = len(number.as_tuple().digits)
+        number = Decimal(f"{value:.{digits}e}")  # with one more digit
+    return number
 
 
 def _is_halfway(number: Decimal, value: float) -> bool:

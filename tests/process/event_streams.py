@@ -17,10 +17,10 @@ async def read_events(
     path: str,
     last: str,
     *headers: tuple[bytes, bytes],
-    begun: asyncio.Event | None = None,
+    started: asyncio.Event | None = None,
 ) -> list[Any]:
     """Return the data of the events of `read_text`."""
-    text = await read_text(api, path, last, *headers, begun=begun)
+    text = await read_text(api, path, last, *headers, started=started)
     blocks = [block for block in text.split("\n\n") if "data: " in block]
     return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
 
@@ -30,12 +30,12 @@ async def read_text(
     path: str,
     last: str,
     *headers: tuple[bytes, bytes],
-    begun: asyncio.Event | None = None,
+    started: asyncio.Event | None = None,
 ) -> str:
     """Return the text of events up to `last`, then disconnect.
 
     Args:
-        begun: Set once the first bytes have arrived.
+        started: Set once the first bytes have arrived.
     """
     disconnected, text = asyncio.Event(), bytearray()
 
@@ -45,8 +45,8 @@ async def read_text(
 
     async def send(message: Any) -> None:
         text.extend(message.get("body", b""))
-        if text and begun is not None:
-            begun.set()
+        if text and started is not None:
+            started.set()
         if last.encode() in text:
             disconnected.set()
 

@@ -48,8 +48,8 @@ def assign_clusters(
 
 def _known_links(records: DataFrame) -> DataFrame:
     """Return a link of every record of a known cluster with the cluster's least record."""
-    least = f.min("row").over(Window.partitionBy("known"))
-    known = records.where(f.col("known").isNotNull()).select("row", least.alias("l"))
+    least_row = f.min("row").over(Window.partitionBy("known"))
+    known = records.where(f.col("known").isNotNull()).select("row", least_row.alias("l"))
     pairs = known.where(f.col("row") != f.col("l"))
     return pairs.select("l", f.col("row").alias("r"), f.lit(CERTAIN).alias("bits"))
 
@@ -91,8 +91,8 @@ def name_clusters(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataF
         f.coalesce("root", "row").alias("root"),
         *("known", "truth"),
     )
-    least = f.min(f.struct("source", "record"))
-    clusters = members.groupBy("root").agg(least.alias("least"))
+    least_record = f.min(f.struct("source", "record"))
+    clusters = members.groupBy("root").agg(least_record.alias("least"))
     cluster = f.concat("least.source", f.lit("/"), "least.record")
     if spec.known:
         clusters = _with_free_names(clusters.withColumn("own", cluster), members)

@@ -92,16 +92,16 @@ class Shop:
         return report
 
     async def events(
-        self, flow: str, last: int, *more: tuple[bytes, bytes], begun: asyncio.Event | None = None
+        self, flow: str, last: int, *more: tuple[bytes, bytes], started: asyncio.Event | None = None
     ) -> list[Any]:
         """Follow results by server-sent events until the one with a number arrives.
 
         Args:
-            begun: Set when the first bytes arrive.
+            started: Set when the first bytes arrive.
         """
         path = f"/v1/{self.database}/message-flows/{flow}/results"
         async with asyncio.timeout(WITHIN_S):
-            return await read_events(self.api, path, f"id: {last}-", *more, begun=begun)
+            return await read_events(self.api, path, f"id: {last}-", *more, started=started)
 
 
 def orders(customers: Sequence[str] = CUSTOMERS, prefix: str = "m") -> list[dict[str, Any]]:

@@ -133,9 +133,9 @@ async def test_a_stream_ends_with_its_flow(shop: Shop, count: int) -> None:
     flow = await shop.create([RECEIVE, ECHO])
     if count:
         await shop.ended(flow, await shop.tickets(flow, messages("A")))
-    begun = asyncio.Event()
-    following = asyncio.create_task(shop.events(flow, count + 1, begun=begun))
-    await begun.wait()
+    started = asyncio.Event()
+    following = asyncio.create_task(shop.events(flow, count + 1, started=started))
+    await started.wait()
     assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
     assert len(await following) == count
 

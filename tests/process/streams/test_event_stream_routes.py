@@ -271,11 +271,11 @@ async def test_events_resume_at_the_position_of_the_client_and_follow_new_tuples
     stream = await market.declare()
     await market.append_prices(stream, 1.0, 2.0)
     path = f"/v1/{market.database}/event-streams/{stream}/tuples"
-    begun = asyncio.Event()
+    started = asyncio.Event()
     following = asyncio.create_task(
-        read_events(market.api, path, '"price":4.0', (b"last-event-id", b"1"), begun=begun)
+        read_events(market.api, path, '"price":4.0', (b"last-event-id", b"1"), started=started)
     )
-    await begun.wait()
+    await started.wait()
     await market.append_prices(stream, 3.0)
     await market.append_prices(stream, 4.0)
     events = await following
@@ -288,9 +288,9 @@ async def test_events_resume_at_the_position_of_the_client_and_follow_new_tuples
 
 async def test_events_end_when_the_stream_is_dropped(market: Market) -> None:
     stream = await market.declare()
-    path, begun = f"/v1/{market.database}/event-streams/{stream}/tuples", asyncio.Event()
-    following = asyncio.create_task(read_events(market.api, path, "never", begun=begun))
-    await begun.wait()
+    path, started = f"/v1/{market.database}/event-streams/{stream}/tuples", asyncio.Event()
+    following = asyncio.create_task(read_events(market.api, path, "never", started=started))
+    await started.wait()
     await market.client.delete(f"event-streams/{stream}")
     assert await following == []
 
