@@ -47,15 +47,16 @@ def classes_on(systems: tuple[str, ...]) -> Json:
 async def things(
     request: pytest.FixtureRequest, mediator: Service
 ) -> AsyncIterator[tuple[QueryClient, Service]]:
-    """Twenty objects on one or two systems, after two others were deleted."""
+    """Twenty objects on one or two systems; one was deleted and created again, another deleted."""
     async with AsyncExitStack() as stack:
         database = await mediator.put_schema(classes_on(request.param))
         assert len(mediator.systems_of(database, "things")) == len(request.param)
         client = await stack.enter_async_context(query_client(mediator, database))
-        await client.load("things", {**OBJECTS, "gone": {"kind": "a"}, "back": {"kind": "a"}})
-        for id_ in ("gone", "back"):
+        await client.load("things", {**OBJECTS, "gone": {"kind": "a"}})
+        for id_ in ("gone", "t1"):
             delete = Delete(database, "things", id_, unique("op"))
             await mediator.mediator.data.write(delete)
+        await client.load("things", {"t1": OBJECTS["t1"]})
         yield client, mediator
 
 
