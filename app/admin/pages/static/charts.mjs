@@ -7,6 +7,11 @@ const MIN_INTERVAL_S = 1;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const axis = (options = {}) => ({ stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ...options });
+/** The time axis in UTC, like all times on the pages. */
+const timeAxis = () => axis({
+  space: 70,
+  values: (_, splits, __, ___, stepS) => splits.map((s) => new Date(1000 * s).toISOString().slice(11, stepS < 60 ? 19 : 16)),
+});
 const width = (element) => Math.max(200, element.clientWidth);
 
 function barData(element) {
@@ -31,7 +36,7 @@ function lines(element, data) {
   return new uPlot({
     width: width(element), height: HEIGHT, legend: { show: false }, cursor: { show: false },
     scales: { y: { range: (_, __, maximum) => [0, maximum || 1] } },
-    axes: [axis(), axis()],
+    axes: [timeAxis(), axis()],
     series: [{}, firstSeries, { stroke: colour("--bad"), width: 2 }].slice(0, data.length),
   }, data, element);
 }
